@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Writes core/netmap/src/suffixes.bin: the rules of the Public Suffix List with two or more labels, as sorted hashes of 24 bits. A node asks its user before it lets a
-coordinator answer for such a domain (fault E17). A hash that another domain shares costs one needless question: that happens to one domain in 2,000.
+coordinator answer for such a domain (fault E17). A hash that another domain shares costs one needless question: that happens to one domain in 700.
 
     tools/suffixes.py [LIST]    LIST is the list of Debian's package `publicsuffix` by default
 

@@ -30,9 +30,6 @@ remove       remove it where no daemon runs; a daemon that runs would put it bac
 --state DIR  state directory of the daemon (default /var/lib/taut; `load` and `status` without it: those of all networks)
 --json       print an object, with a schema version";
 
-/// Longest pause, one hour: it is for signing in, and a forgotten one leaves the host open.
-const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
-
 /// The task that the command line of `taut kill-switch` names.
 enum Task {
     Status,
@@ -119,7 +116,7 @@ fn time(words: &mut Words) -> Result<Duration, Fault> {
     let time = taut_agent::settings::duration(&text).ok_or_else(missing)?;
     match time.as_secs() {
         0 => Err(missing()),
-        _ if time > LONGEST_PAUSE => {
+        _ if time > kill_switch::LONGEST_PAUSE => {
             Err(Fault::usage("pause: at most 1h; `taut set --kill-switch=false` ends it for good"))
         }
         _ => Ok(time),
@@ -157,12 +154,14 @@ fn failed(message: String) -> Fault {
 
 fn load(places: &[Place]) -> Result<Vec<Place>, Fault> {
     let saved = places.iter().filter(|place| place.is_saved);
-    saved
+    // One that fails must not keep the others from being loaded.
+    let loaded: Vec<Result<Place, Fault>> = saved
         .map(|place| {
             kill_switch::load(&place.device).map_err(failed)?;
             Ok(Place::new(place.state.clone(), place.socket.clone(), place.device.clone()))
         })
-        .collect()
+        .collect();
+    loaded.into_iter().collect()
 }
 
 /// Opens or closes the switch, and has the daemon lead packets beside the exit node meanwhile.

@@ -7,7 +7,7 @@
 //! - [`Zones`] tells the questions of a host that belong to the network from all others.
 //!
 //! It promises: no panic on any input, no IO, no clock, and bounds on everything that a client can have the stub keep. The node answers for its own network alone: names in its zone `NETWORK.taut.internal`, the operator's records, and the
-//! addresses of its prefixes. Questions for the operator's split domains are passed on unchanged; any other name is refused. An answer follows no compression pointer and no alias, so the cost of a question is linear in its length.
+//! addresses of its prefixes. Questions for the operator's split domains, and for names of the internet while an exit node is used, are passed on unchanged; any other name is refused. An answer follows no compression pointer and no alias, so the cost of a question is linear in its length.
 
 mod answer;
 mod extra;
@@ -26,5 +26,8 @@ pub use answer::{MAX_UDP, Transport, respond};
 pub use lookup::{addresses, question};
 pub use names::{Names, Network};
 pub use rebind::leads_to;
-pub use split::{Way, Zones, failure, is_answer, is_at_or_below, labels, no_data, no_name, refused, reverse_zones};
+pub use split::{
+    Way, Zones, asks_for_records, failure, is_answer, is_at, is_at_or_below, labels, no_data, no_name, refused,
+    reverse_zones,
+};
 pub use stub::{Client, EXIT_PORT, PORT, Question, Stub};

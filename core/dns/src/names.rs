@@ -7,7 +7,7 @@ use taut_base::Prefix;
 
 use crate::extra::{Domains, Found, Records};
 use crate::name::{Name, WireName};
-use crate::query::{CLASS_IN, Query, kind};
+use crate::query::Query;
 use crate::reverse::{ReverseName, ReverseZones};
 use crate::split::{Way, Zones};
 
@@ -107,9 +107,7 @@ impl Names {
     /// Returns the servers that a question goes to, none for the exit node; `None` if the stub answers it itself. The network's own names and the operator's records come before split
     /// domains.
     pub(crate) fn servers(&self, query: &Query<'_>) -> Option<Arc<[IpAddr]>> {
-        // A transfer of a zone is more than one message (RFC 5936 section 2.2).
-        let is_usual = query.class == CLASS_IN && !(kind::FIRST_META..=kind::LAST_META).contains(&query.kind);
-        if !is_usual || query.name.offset_of(&self.zone).is_some() {
+        if !query.is_usual() || query.name.offset_of(&self.zone).is_some() {
             return None;
         }
         match (self.record(query.name), self.domains.servers(query.name)) {

@@ -75,6 +75,11 @@ pub(crate) struct Query<'a> {
 }
 
 impl<'a> Query<'a> {
+    /// Returns true if it asks for records of class IN. A transfer of a zone is more than one message (RFC 5936 section 2.2).
+    pub(crate) fn is_usual(&self) -> bool {
+        self.class == CLASS_IN && !(kind::FIRST_META..=kind::LAST_META).contains(&self.kind)
+    }
+
     /// Reads a message with one question (RFC 9619). Records behind it are skipped, except for one OPT. Returns `None` if the message is malformed: it has another
     /// number of questions, two OPT, or is cut off. Bytes behind the last record are ignored.
     pub(crate) fn parse(message: &'a [u8]) -> Option<Self> {

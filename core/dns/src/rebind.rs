@@ -1,4 +1,5 @@
-//! Answers that lead a public name to a private address: DNS rebinding (fault H6). A page of the Internet could so have a browser of this host ask services of the overlay or of the LAN.
+//! Answers that lead a public name to a private address: DNS rebinding (fault H6). With such an answer a web page can make a browser on this host send requests to services of the
+//! overlay or of the LAN.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -15,7 +16,8 @@ const FIXED: usize = 10;
 /// First 96 bits of IPv6 addresses with an IPv4 address behind them: those of NAT64 (RFC 6052 section 2.1).
 const NAT64: u128 = 0x0064_ff9b << 96;
 
-/// Returns true if an answer has an address in one of these prefixes, as a record or as a hint, or cannot be read to its end. Addresses of IPv4 inside of IPv6 count, too.
+/// Returns true if an answer has an address in one of these prefixes, as a record or as a hint, or cannot be read to its end. IPv4 addresses that are mapped into IPv6
+/// (`::ffff:0:0/96`) or translated (`64:ff9b::/96`) count, too.
 pub fn leads_to(answer: &[u8], prefixes: &[Prefix]) -> bool {
     let is_inside = |address: IpAddr| {
         let embedded = match address {

@@ -50,8 +50,15 @@ impl Zones {
             return Way::Network;
         }
         let contains = |zone: &Name| name.labels().any(|(at, _)| begins_with(name.bytes().get(at..), zone));
-        if self.0.iter().any(contains) { Way::Nowhere } else { Way::Elsewhere }
+        if self.0.iter().filter(|zone| is_network(zone)).any(contains) { Way::Nowhere } else { Way::Elsewhere }
     }
+}
+
+/// Returns true for a zone whose labels begin no public name: the base domain of networks, or one of three or more labels. Shorter ones do, as `acme.co` begins `acme.co.uk`.
+fn is_network(zone: &Name) -> bool {
+    let wire = WireName::of(zone);
+    let is_base = Name::from_text("taut.internal").is_some_and(|base| wire.offset_of(&base).is_some());
+    is_base || wire.labels().count() > 2
 }
 
 /// Returns true if `answer` answers `question`: a response with the same identifier and the same question, whose letters may be of another case.
@@ -92,6 +99,17 @@ pub fn no_data(question: &[u8]) -> Option<Vec<u8>> {
 /// Returns true if a question is for one of these domains, or a name below it.
 pub fn is_at_or_below(question: &[u8], domains: &Zones) -> bool {
     question_of(question).is_some_and(|query| domains.0.iter().any(|zone| query.name.offset_of(zone).is_some()))
+}
+
+/// Returns true if a question is for one of these names.
+pub fn is_at(question: &[u8], names: &Zones) -> bool {
+    question_of(question).is_some_and(|query| names.0.iter().any(|name| query.name.offset_of(name) == Some(0)))
+}
+
+/// Returns true if a message asks for records: its opcode is QUERY, its class IN, and it is no transfer of a zone (RFC 5936 section 2.2). Updates (RFC 2136) look like questions otherwise.
+pub fn asks_for_records(message: &[u8]) -> bool {
+    let is_query = Header::parse(message).is_some_and(|header| header.opcode == 0);
+    is_query && question_of(message).is_some_and(|query| query.is_usual())
 }
 
 /// Returns the number of labels of the name that a question is for.
@@ -163,7 +181,7 @@ mod tests {
 
     #[test]
     fn fault_h4_names_of_the_network_are_told_from_all_others() {
-        let zones = Zones::new(["taut.internal", "64.100.in-addr.arpa", "not..a name"]);
+        let zones = Zones::new(["taut.internal", "64.100.in-addr.arpa", "not..a name", "acme.co", "home.corp.example"]);
         for (name, ours) in [
             ("nas.default.taut.internal", Way::Network),
             ("NAS.default.TAUT.Internal", Way::Network),
@@ -173,11 +191,26 @@ mod tests {
             ("nottaut.internal", Way::Elsewhere),
             ("nas.default.Taut.internal.lan.example", Way::Nowhere),
             ("taut.internalx.example", Way::Elsewhere),
+            ("www.acme.co.uk", Way::Elsewhere),
+            ("nas.home.corp.example.lan", Way::Nowhere),
             ("taut.internal-x", Way::Elsewhere),
             ("example", Way::Elsewhere),
         ] {
             assert_eq!(zones.way(&question(7, name)), Some(ours), "{name}");
         }
+    }
+
+    #[test]
+    fn fault_h8_updates_transfers_and_other_classes_ask_for_no_records() {
+        let asked = question(7, "example.com");
+        assert!(asks_for_records(&asked));
+        for (at, byte) in [(2, 5 << 3), (2, 4 << 3), (2, 0x80), (asked.len() - 3, 252), (asked.len() - 1, 3)] {
+            let mut other = asked.clone();
+            other[at] = byte;
+            assert!(!asks_for_records(&other), "byte {at} is {byte}");
+        }
+        let names = Zones::new(["example.com"]);
+        assert!(is_at(&asked, &names) && !is_at(&question(7, "www.example.com"), &names));
     }
 
     #[test]

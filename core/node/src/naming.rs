@@ -6,9 +6,10 @@ use std::sync::Arc;
 use taut_dns::{Names, Network};
 use taut_netmap::{NetworkMap, UsableNames};
 
-/// Domains whose names an exit node is not asked for: they mean something else on each host (RFC 6761, RFC 6762, RFC 7686), and the base domain of networks. Names of addresses (`arpa`) are the
+/// Domains whose names an exit node is not asked for: they mean something else on each host or in each network (RFC 6761, RFC 6762, RFC 7686, RFC 8375). Names of public addresses (`in-addr.arpa`) are the
 /// internet's.
-const NOT_OF_THE_INTERNET: [&str; 6] = ["alt", "internal", "invalid", "local", "localhost", "onion"];
+const NOT_OF_THE_INTERNET: [&str; 8] =
+    ["alt", "home.arpa", "internal", "invalid", "local", "localhost", "onion", "taut.internal"];
 
 /// Makes the snapshot for the lanes, and keeps it while a new map has the same names: most changes of a map are changes of endpoints.
 #[derive(Default)]

@@ -292,11 +292,8 @@ impl Compiled {
     /// Returns true if a rule lets this node send something to the internet through the other one, which is an exit node.
     pub fn may_use_exit(&self, node: usize, exit: usize) -> bool {
         let Some(rules) = self.nodes.get(exit).filter(|rules| rules.is_exit) else { return false };
-        let is_public = |target: u32| {
-            self.targets
-                .get(target as usize)
-                .is_some_and(|target| target.overlaps(&rules.reach.intersection(&internet())))
-        };
+        let public = rules.reach.intersection(&internet());
+        let is_public = |target: u32| self.targets.get(target as usize).is_some_and(|target| target.overlaps(&public));
         let allows = |entry: &Entry| {
             entry.target != OWN
                 && self.sources.get(entry.source as usize).is_some_and(|source| source.senders.contains(node))

@@ -6,6 +6,9 @@ use taut_netlink::Netlink;
 
 use crate::host::{self, Slot};
 
+/// Longest pause, one hour: it is for signing in, and a forgotten one leaves the host open.
+pub const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
+
 /// The kill switch of a network, while its rules are in force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct InForce {

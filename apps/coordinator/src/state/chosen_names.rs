@@ -75,11 +75,10 @@ impl State {
 }
 
 fn view(network: NetworkRow) -> NamesView {
-    let (usable, refused) = network.naming.usable(&network.name, &[]);
+    let refused = network.naming.usable(&network.name, &[]).1;
     // The zone that nodes have whose users accept the base domain.
     let accepted: Vec<String> = network.naming.base_domain.iter().cloned().collect();
     let zone = network.naming.usable(&network.name, &accepted).0.zone;
-    drop(usable);
     NamesView {
         zone,
         need_consent: refused.into_iter().map(|refused| (refused.domain, refused.fault)).collect(),

@@ -268,10 +268,17 @@ impl Connection {
             }
             let Some(message) = rest.get(..length) else { return true };
             if let Some(question) = question(names, message, self.flow, Transport::Tcp) {
-                if !out.ask(question) {
+                if out.ask(question) {
+                    self.forwarded += 1;
+                } else if self.forwarded > 0 {
                     return true;
+                } else {
+                    // Nothing else would resume this connection: the answer is SERVFAIL.
+                    let Some(answer) = crate::split::failure(message) else { return false };
+                    if !self.append(&answer) {
+                        return false;
+                    }
                 }
-                self.forwarded += 1;
             } else {
                 let Some(answer) = respond(names, message, Transport::Tcp) else { return false };
                 if !self.append(&answer) {

@@ -478,7 +478,7 @@ fn a_connection_waits_for_other_servers_and_answers_what_it_knows_at_once() {
 
 #[test]
 fn fault_h8_with_an_exit_node_names_of_the_internet_are_passed_on_and_no_others() {
-    let names = crate::testkit::chosen_names().with_all_others(["internal", "local"]);
+    let names = crate::testkit::chosen_names().with_all_others(["internal", "local", "taut.internal"]);
     let mut dns = Stub::default();
     let flow = towards(CLIENT, 40_000, STUB, PORT);
     let mut servers = |name: &str| {
@@ -487,14 +487,15 @@ fn fault_h8_with_an_exit_node_names_of_the_internet_are_passed_on_and_no_others(
         assert_eq!(question.is_none(), dns.poll_output().is_some(), "{name}: either an answer or a question");
         question.map(|question| question.servers.len())
     };
-    for name in ["www.example.com", "1.1.1.1.in-addr.arpa", "example"] {
+    for name in ["www.example.com", "1.1.1.1.in-addr.arpa", "example", "www.local.gov.uk"] {
         assert_eq!(servers(name), Some(0), "{name}: none, which is the exit node");
     }
     assert_eq!(servers("www.corp.example"), Some(1), "a split domain");
     for name in [
         "web.home.taut.internal",
         "x.other.taut.internal",
-        "www.internal.lan.example",
+        "www.taut.internal.lan.example",
+        "www.taut.local",
         "nas.local",
         "git.corp.example",
         "x.apps.example",

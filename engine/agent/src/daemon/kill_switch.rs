@@ -55,6 +55,11 @@ impl Daemon {
         }
     }
 
+    /// Returns the networks around this host; those of the last network that was up if none is.
+    fn nearby(&self) -> Nearby {
+        self.overlay.as_ref().map_or_else(|| self.exit.nearby().clone(), Overlay::nearby)
+    }
+
     /// Has the routing to the exit node follow the user's choice. It begins with the first map of a network, because until then the user may have to open the coordinator's page, and no refusal of
     /// the coordinator, other membership or loss of the device ends it.
     pub(super) fn turn_exit(&mut self, now: Time) {
@@ -66,7 +71,7 @@ impl Daemon {
             local_networks: routes.local_networks,
             kill_switch: routes.kill_switch,
         };
-        let nearby = self.overlay.as_ref().map_or_else(|| self.exit.nearby().clone(), Overlay::nearby);
+        let nearby = self.nearby();
         self.exit.set(routing, nearby, self.overlay.as_ref().map(Overlay::exit_device), now);
         self.exit.handle_timeout(now);
         if let Some(missing) = self.exit.was_restored() {
@@ -114,7 +119,7 @@ impl Daemon {
         let routes = &self.config.routes;
         let is_wanted = routes.kill_switch && routes.exit_node.is_on() && self.member.exists && !self.is_down();
         let routing = ExitRouting { wanted: true, local_networks: routes.local_networks, kill_switch: true };
-        let nearby = self.overlay.as_ref().map_or_else(Nearby::default, Overlay::nearby);
+        let nearby = self.nearby();
         // Another name takes effect when the network starts again.
         let device = self.started_with.as_ref().filter(|_| self.overlay.is_some()).unwrap_or(&self.config);
         let plan = is_wanted.then(|| KillSwitchPlan::new(&device.tun_name, routing, &nearby));
@@ -180,9 +185,14 @@ impl Daemon {
 
     /// Refuses a kill switch that would cut off the ssh session from this address (fault J10).
     pub(super) fn check_session(&self, wanted: &DaemonConfig, session: Option<IpAddr>) -> Result<(), Failure> {
-        let routes = &wanted.routes;
+        let (routes, present) = (&wanted.routes, &self.config.routes);
+        if (routes.kill_switch, &routes.exit_node, routes.local_networks)
+            == (present.kill_switch, &present.exit_node, present.local_networks)
+        {
+            return Ok(());
+        }
         let Some(client) = session.filter(|_| routes.kill_switch && routes.exit_node.is_on()) else { return Ok(()) };
-        let nearby = self.overlay.as_ref().map_or_else(Nearby::default, Overlay::nearby);
+        let nearby = self.nearby();
         let overlay = self.overlay.as_ref().map_or(&[][..], Overlay::prefixes);
         let local = nearby.local.iter().filter(|_| routes.local_networks);
         let inside = nearby.inside.iter().map(|(_, prefix)| prefix);

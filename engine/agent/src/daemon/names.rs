@@ -5,7 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use taut_base::{Prefix, Time};
-use taut_dns::{EXIT_PORT, PORT, Question, Zones, is_at_or_below};
+use taut_dns::{EXIT_PORT, PORT, Question, Zones, is_at};
 use taut_event::Interest;
 use taut_netmap::{NetworkMap, RefusedDomain, SplitDomain, is_below};
 use taut_node::Clocks;
@@ -307,7 +307,7 @@ fn filtered(filter: AnswerFilter, overlay: &[Prefix]) -> Vec<Prefix> {
 /// Returns the ways of a question for a name of the internet: to the exit node, or through it to servers of the user's choice. None while no exit node can be used: nothing leaves in the clear (fault
 /// H8). The names that this node needs to reach an exit node at all (`vital`) are asked where the host asked them before.
 fn exit_ways(overlay: &Overlay, given: &[IpAddr], question: &Question, vital: &Zones) -> Vec<(SocketAddr, ServerWay)> {
-    if is_at_or_below(&question.message, vital) {
+    if is_at(&question.message, vital) {
         return former_servers(overlay.prefixes()).into_iter().map(|server| (server, ServerWay::Here)).collect();
     }
     let through = || ServerWay::Through(String::from(overlay.interface()));

@@ -17,6 +17,7 @@ use crate::api::{
     WaitingStatus,
 };
 use crate::basics::clocks;
+use crate::kill_switch::LONGEST_PAUSE;
 use crate::log::{Value, kind};
 use crate::metrics;
 use crate::metrics::http::MetricsServer;
@@ -130,7 +131,7 @@ impl Daemon {
             ApiRequest::Log { from } => self.read_log(from),
             ApiRequest::LogLevel { levels } => self.set_levels(&levels),
             ApiRequest::PauseExit { seconds } => {
-                self.pause_exit(Duration::from_secs(seconds), clocks());
+                self.pause_exit(Duration::from_secs(seconds).min(LONGEST_PAUSE), clocks());
                 ApiResponse::Done
             }
             ApiRequest::Settings => self.settings(),

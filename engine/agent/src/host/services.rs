@@ -31,12 +31,9 @@ pub(crate) fn service_ports() -> ServicePorts {
     }
 }
 
-/// Returns the ports on which the host may be sent something unasked: those of listening sockets of TCP, and those of sockets of UDP that have no peer.
+/// Returns the ports at which a socket of this host accepts packets from any sender: listening TCP sockets and unconnected UDP sockets.
 pub(super) fn open_ports() -> Vec<u16> {
-    let mut ports = Vec::new();
-    for path in ["/proc/net/tcp", "/proc/net/tcp6"] {
-        ports.extend(listening_in(path).unwrap_or_default());
-    }
+    let mut ports = listening_ports_now();
     for path in ["/proc/net/udp", "/proc/net/udp6"] {
         let Ok(file) = File::open(path) else { continue };
         let lines = BufReader::new(file).lines().map_while(Result::ok).skip(1).take(MOST_LINES);

@@ -113,8 +113,10 @@ impl Resolver {
             let order: Order = self.network.as_ref().map(|network| Wanted::new(network, self.search));
             let mut line = serde_json::to_vec(&order).unwrap_or_default();
             line.push(b'\n');
-            // The socket's buffer has room for several messages. A helper that does not read any more has ended, and `read` notices that.
-            let _ = stream.write_all(&line);
+            // After a part of a message the helper would understand none: without it, `read` finds the connection closed and the daemon gets another helper.
+            if stream.write_all(&line).is_err() {
+                let _ = stream.shutdown(std::net::Shutdown::Both);
+            }
         }
     }
 

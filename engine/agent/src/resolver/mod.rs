@@ -48,8 +48,8 @@ pub use helper::run_helper;
 pub(crate) use messages::{ask_by_tcp, ask_by_udp, read_message, write_message};
 pub(crate) use servers::{former_servers, host_servers};
 
-/// Longest message between daemon and helper, 64 KiB: 256 reverse zones of 70 bytes are a quarter of it.
-const MAX_MESSAGE: usize = 64 * 1024;
+/// Longest message between daemon and helper, 256 KiB: 320 domains of an operator with 253 bytes, each listed twice, and 512 reverse zones with 75 bytes take 205 kB.
+const MAX_MESSAGE: usize = 256 * 1024;
 
 /// Most shadows, 256: with six search domains, as many as libc knows, those of 42 domains. systemd-resolved takes 1,024 domains for a link in all.
 const MOST_SHADOWS: usize = 256;
@@ -154,9 +154,9 @@ impl Wanted {
     /// Finds the shadows with these search domains of the host.
     fn find_shadows(&mut self, search: &[String]) {
         // The shortest of the network's domains, which is behind the longer one. Those of the operator's choice are behind the reverse zones.
-        let own = self.zones.iter().take_while(|zone| !zone.ends_with(".arpa")).last();
-        let others =
-            self.zones.iter().skip_while(|zone| !zone.ends_with(".arpa")).filter(|zone| !zone.ends_with(".arpa"));
+        let is_reverse = |zone: &&String| zone.ends_with(".in-addr.arpa") || zone.ends_with(".ip6.arpa");
+        let own = self.zones.iter().take_while(|zone| !is_reverse(zone)).last();
+        let others = self.zones.iter().skip_while(|zone| !is_reverse(zone)).filter(|zone| !is_reverse(zone));
         // Search domains may come from a DHCP server, and become lines of settings.
         let behind = |domain: &&String| check::is_domain(domain) && !self.zones.contains(domain);
         let with = |zone: &String| {

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use taut_base::{Entropy, Prefix, is_internet};
-use taut_dns::{EXIT_PORT, Zones, failure, is_at_or_below, labels, leads_to, no_name, refused};
+use taut_dns::{EXIT_PORT, Zones, asks_for_records, failure, is_at_or_below, labels, leads_to, no_name, refused};
 use taut_event::bind_to_device;
 use taut_filter::{Filter, Rule, Target};
 
@@ -191,7 +191,8 @@ impl Shared {
     fn answer(&self, question: &[u8], ask: Ask) -> Option<Vec<u8>> {
         let (servers, search) = host_servers();
         let search = Zones::new(search.iter().map(String::as_str));
-        if labels(question) < 2 || is_at_or_below(question, &search) || is_at_or_below(question, &lock(&self.kept)) {
+        let is_kept = is_at_or_below(question, &search) || is_at_or_below(question, &lock(&self.kept));
+        if !asks_for_records(question) || labels(question) < 2 || is_kept {
             return refused(question);
         }
         let mut asked = question.to_vec();

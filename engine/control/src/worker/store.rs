@@ -107,7 +107,11 @@ impl Store {
 
     /// Keeps the addresses of a coordinator that has shown its key, for a time when its name cannot be resolved (fault H7).
     pub(super) fn addresses_changed(&mut self, url: &str, addresses: &[IpAddr], now: Time) {
-        let addresses: Vec<IpAddr> = addresses.iter().copied().take(MAX_ADDRESSES).collect();
+        // A name server gives them in another order each time, which is no news.
+        let mut addresses = addresses.to_vec();
+        addresses.sort_unstable();
+        addresses.dedup();
+        addresses.truncate(MAX_ADDRESSES);
         if self.known.get(url).is_some_and(|known| *known == addresses) {
             return;
         }

@@ -71,12 +71,6 @@ impl NftRule {
         self.family(false).protocol(libc::IPPROTO_ICMPV6).transport(0, vec![kind])
     }
 
-    /// Condition: it is a packet of IPv6.
-    #[must_use]
-    pub fn of_ipv6(self) -> Self {
-        self.family(false)
-    }
-
     /// Condition: the packet's address family is in this set of the table ([`super::NftTable::replace_with`]).
     #[must_use]
     pub fn family_in(self, set: &str) -> Self {

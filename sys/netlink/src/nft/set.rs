@@ -24,23 +24,24 @@ impl NftTable {
     pub fn add_families(&mut self, set: &str, time: Duration) -> Result<(), NetlinkError> {
         self.remove_families(set)?;
         let milliseconds = u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
-        let batch = self.elements(abi::NFT_MSG_NEWSETELEM, set, Some(milliseconds));
+        let batch = self.elements(abi::NFT_MSG_NEWSETELEM, set, &[abi::AF_INET, abi::AF_INET6], Some(milliseconds));
         self.send("open the nftables set", batch)
     }
 
-    /// Removes both address families from a set. That they are not there is no error.
+    /// Removes both address families from a set. That they, the set or the table are not there is no error.
     ///
     /// # Errors
-    /// If there is no such table or set.
+    /// If the kernel refuses it.
     pub fn remove_families(&mut self, set: &str) -> Result<(), NetlinkError> {
-        // The elements may be gone, and elements that are there are added without a change, so they are added first.
-        let batch = self.elements(abi::NFT_MSG_NEWSETELEM, set, Some(u64::from(u16::MAX)));
-        self.send("open the nftables set", batch)?;
-        let batch = self.elements(abi::NFT_MSG_DELSETELEM, set, None);
-        match self.send("close the nftables set", batch) {
-            Err(error) if error.code() == Some(libc::ENOENT) => Ok(()),
-            other => other,
+        // In batches of their own: one family that is gone would keep the other one in the set.
+        for family in [abi::AF_INET, abi::AF_INET6] {
+            let batch = self.elements(abi::NFT_MSG_DELSETELEM, set, &[family], None);
+            match self.send("close the nftables set", batch) {
+                Err(error) if error.code() == Some(libc::ENOENT) => {}
+                other => other?,
+            }
         }
+        Ok(())
     }
 
     /// Returns the time after which the last family leaves a set; `None` if it is empty, or there is no such table.
@@ -79,15 +80,15 @@ impl NftTable {
         }
     }
 
-    fn elements(&self, kind: u16, set: &str, milliseconds: Option<u64>) -> Batch {
+    fn elements(&self, kind: u16, set: &str, families: &[u8], milliseconds: Option<u64>) -> Batch {
         let mut batch = Batch::begin();
         batch.message(kind);
         batch.attribute(abi::NFTA_SET_ELEM_LIST_TABLE, &text(&self.name));
         batch.attribute(abi::NFTA_SET_ELEM_LIST_SET, &text(set));
         let list = batch.nest(abi::NFTA_SET_ELEM_LIST_ELEMENTS);
-        for family in [abi::AF_INET, abi::AF_INET6] {
+        for family in families {
             let element = batch.nest(abi::NFTA_LIST_ELEM);
-            batch.value(abi::NFTA_SET_ELEM_KEY, &[family]);
+            batch.value(abi::NFTA_SET_ELEM_KEY, &[*family]);
             if let Some(milliseconds) = milliseconds {
                 batch.attribute(abi::NFTA_SET_ELEM_TIMEOUT, &milliseconds.to_be_bytes());
             }

@@ -111,7 +111,7 @@ impl KillSwitch {
         (tables.filter_map(|table| table.counted().ok().flatten()).sum(), left)
     }
 
-    /// Opens the twin for this time, as the user's command opened the table; none closes it.
+    /// Opens the twin for this time, as the user's command opened the table; `None` closes it at once.
     pub(crate) fn pause(&mut self, time: Option<Duration>) {
         let Some(twin) = &mut self.twin else { return };
         let done = match time {
@@ -206,7 +206,7 @@ pub(crate) fn look(device: &str) -> Result<Option<Seen>, NetlinkError> {
     Ok(Some(Seen { dropped: dropped.saturating_add(of_twin.unwrap_or(0)), paused: table.families_left(PAUSED)? }))
 }
 
-/// Opens the kill switch of a network for this time, after which the kernel closes it; none closes it now.
+/// Opens the kill switch of a network for this time, after which the kernel closes it; `None` closes it at once.
 pub(crate) fn pause(device: &str, time: Option<Duration>) -> Result<(), NetlinkError> {
     let mut table = NftTable::open_unprotected(&table_name(device))?;
     match time {

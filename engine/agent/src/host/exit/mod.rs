@@ -57,8 +57,8 @@ pub(crate) struct ExitDevice {
     pub(crate) has_ipv6: bool,
 }
 
-/// The routes and rules of an exit node on this host. They belong to the user's choice, not to the network: while it is down by another one's doing, as by its coordinator's or because the
-/// device was removed, they stay, and nothing leaves.
+/// The routes and rules of an exit node on this host. They follow the user's choice, not the network: if the coordinator removes this node, or another program removes the device, they stay,
+/// and nothing leaves.
 pub(crate) struct ExitRoutes {
     /// The connection to the kernel; `None` until it is needed.
     netlink: Option<Netlink>,
@@ -115,7 +115,7 @@ impl ExitRoutes {
             self.is_complete = false;
         }
         if (routing, &nearby, &device) != (self.routing, &self.nearby, &self.device) {
-            // Another plan is no program's doing.
+            // The plan changed, so what is missing at the next check was not removed by another program.
             self.is_complete = false;
             (self.routing, self.nearby, self.device, self.due) = (routing, nearby, device, Some(now));
         }
@@ -176,9 +176,8 @@ impl ExitRoutes {
         if self.set_table().map_err(|error| error.to_string())? {
             missing.push("marks");
         }
-        self.source_check
-            .loosen(&self.nearby.uplinks)
-            .map_err(|error| format!("the strict reverse path filter cannot be loosened: {error}"))?;
+        // A filter that stays strict drops answers, but must not keep the rules away.
+        let filters = self.source_check.loosen(&self.nearby.uplinks);
         let mut netlink = match self.netlink.take() {
             Some(netlink) => netlink,
             None => Netlink::open().map_err(|error| error.to_string())?,
@@ -193,6 +192,7 @@ impl ExitRoutes {
         if routes.map_err(|error| error.to_string())? {
             missing.push("routes");
         }
+        filters.map_err(|error| format!("the strict reverse path filter cannot be loosened: {error}"))?;
         Ok(missing)
     }
 

@@ -23,7 +23,7 @@ const FIRST_LATE_PRIORITY: u32 = 32_700;
 /// Number of tables and of places among the rules, 32: the first for the usual device, the others for further networks, by their names.
 const SLOTS: u32 = 32;
 
-/// Most prefixes of other overlays, of local networks and of networks inside the host each that get a rule, 64: the kernel looks at all of them for each connection.
+/// Maximum number of rules for each kind of exception (other overlays, local networks, networks inside the host), 64: the kernel compares every new route lookup with all of them.
 const MOST_RULES: usize = 64;
 
 /// Most listening ports whose connections are kept when an exit node is chosen, 64.

@@ -35,8 +35,8 @@ pub(super) struct ExitPlan {
     pub(super) own: Vec<Prefix>,
 }
 
-/// Services of the place where this host runs, at addresses that count as public: Azure's, and the special ones of IPv4 (RFC 6890), with a cloud's instance data at 192.0.0.192.
-const SERVICES_OF_THE_PLACE: [&str; 2] = ["168.63.129.16/32", "192.0.0.0/24"];
+/// Addresses that look public and belong to services inside a cloud's network: Azure's platform server, and the special block of RFC 6890, in which another cloud has its instance data.
+const CLOUD_SERVICES: [&str; 2] = ["168.63.129.16/32", "192.0.0.0/24"];
 
 /// Prefixes that are not the internet, and from which hosts behind this node (containers, a site without masquerading) may send into the overlay as before.
 const INSIDE: [&str; 7] =
@@ -81,7 +81,7 @@ impl Plan {
     fn around_exit(&self) -> Vec<NftRule> {
         let Some(exit) = &self.exit else { return Vec::new() };
         let to = |prefix| NftRule::new().from_interface(self.index).not_to_interface(self.index).destination(prefix);
-        let places = SERVICES_OF_THE_PLACE.iter().filter_map(|prefix| prefix.parse().ok());
+        let places = CLOUD_SERVICES.iter().filter_map(|prefix| prefix.parse().ok());
         let subnets = self.routes.iter().map(|route| to(route.real).accept());
         subnets.chain(exit.own.iter().copied().chain(places).map(|prefix| to(prefix).drop())).collect()
     }
