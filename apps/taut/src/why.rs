@@ -50,9 +50,15 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     peers::must_run(&status)?;
     if let Some(behind) = behind(&status, &peer)? {
         let why = client.why(&behind.router)?;
-        return match json {
-            true => output::print_json(&*why),
-            false => output::print(&format!("{}\n\n{}", behind.sentence(service.is_some()), render(&why))),
+        let about = |(protocol, port)| Connection { peer: behind.address.to_string(), protocol, port };
+        let reach = service.map(|service| reach::ask(&mut client, &about(service))).transpose()?;
+        return match (json, reach) {
+            (true, Some(reach)) => output::print_json(&reach::Explained { reach: &reach, path: Some(&why) }),
+            (true, None) => output::print_json(&*why),
+            (false, reach) => {
+                let verdict = reach.map(|reach| reach::render_behind(&reach)).transpose()?.unwrap_or_default();
+                output::print(&format!("{}\n{verdict}\n{}", behind.sentence(), render(&why)))
+            }
         };
     }
     let Some((protocol, port)) = service else {
@@ -83,16 +89,13 @@ struct Behind {
 }
 
 impl Behind {
-    /// Says who carries the address, and who knows the policy's verdict if one was asked for.
-    fn sentence(&self, with_policy: bool) -> String {
+    /// Says who carries the address.
+    fn sentence(&self) -> String {
         let Self { address, route, router } = self;
-        let place = match route {
-            Some(route) => format!("behind {router} ({route})"),
-            None => format!("on the internet, through the exit node {router}"),
-        };
-        let more =
-            "\n  Whether the policy allows it, `taut-coordinator policy explain` says to those who may see the policy.";
-        format!("{address} is {place}{}", if with_policy { more } else { "" })
+        match route {
+            Some(route) => format!("{address} is behind {router} ({route})"),
+            None => format!("{address} is on the internet, through the exit node {router}"),
+        }
     }
 }
 

@@ -14,7 +14,7 @@ pub const MAX_PLACES: usize = 16;
 /// A connection from the node that asks.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Connection {
-    /// The other node: its name, or one of its overlay addresses. At most [`MAX_PEER_TEXT`] bytes.
+    /// The other node: its name, or one of its overlay addresses; or an address behind a subnet router or an exit node. At most [`MAX_PEER_TEXT`] bytes.
     pub peer: String,
     /// IP protocol number.
     pub protocol: u8,
@@ -45,8 +45,8 @@ pub enum Verdict {
     Allowed,
     /// No rule allows it.
     Denied,
-    /// The node sees no such peer: either none exists, or the policy lets neither of the two reach the other. An answer that told these apart would tell the
-    /// names of hidden nodes.
+    /// The node sees no such peer, and no router that leads to the address: either none exists, or the policy lets neither of the two reach the other. An
+    /// answer that told these apart would tell the names of hidden nodes.
     NoSuchPeer,
     /// A verdict that this version does not know.
     #[serde(other)]

@@ -18,7 +18,8 @@ pub(super) enum Reason {
 }
 
 impl State {
-    /// Decides about a connection of a member, by the policy in force. A connection by name is decided for IPv4.
+    /// Decides about a connection of a member, by the policy in force. A connection by name is decided for IPv4. An address that no member has is one
+    /// behind a subnet router or an exit node that this member is told of.
     pub(crate) async fn decide(
         &self,
         network: NetworkId,
@@ -41,12 +42,16 @@ impl State {
             rules: rules.into_iter().take(MAX_PLACES).map(place).collect(),
             connection: connection.clone(),
         };
-        let Some(peer) = peer else { return Ok(decision(Verdict::NoSuchPeer, Vec::new())) };
-        let by_ipv6 = address.is_some_and(|address| address.is_ipv6());
-        let (src, dst) = match by_ipv6 {
-            true => (IpAddr::V6(own.ipv6), IpAddr::V6(peer.ipv6)),
-            false => (IpAddr::V4(own.ipv4), IpAddr::V4(peer.ipv4)),
+        let behind = address.filter(|address| found.is_none() && enforced.leads(node, *address));
+        let dst = match (peer, address) {
+            (Some(peer), Some(IpAddr::V6(_))) => IpAddr::V6(peer.ipv6),
+            (Some(peer), _) => IpAddr::V4(peer.ipv4),
+            (None, _) => match behind {
+                Some(address) => address,
+                None => return Ok(decision(Verdict::NoSuchPeer, Vec::new())),
+            },
         };
+        let src = if dst.is_ipv6() { IpAddr::V6(own.ipv6) } else { IpAddr::V4(own.ipv4) };
         let proto = protocol_towards(connection.protocol, dst);
         Ok(match enforced.reason(&Packet { src, dst, proto, port: connection.port }) {
             Reason::Rule(rule) => decision(Verdict::Allowed, vec![rule]),

@@ -5,9 +5,10 @@
 //! sees other peers than before among the members whose rows did not change, because a delta contains only the members whose rows changed.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::IpAddr;
 use std::sync::Arc;
 
-use taut_base::{NodeId, Prefix};
+use taut_base::{NodeId, Prefix, is_internet};
 use taut_netmap::has_exit;
 use taut_policy::filter::ALL_PORTS;
 use taut_policy::{
@@ -204,6 +205,19 @@ impl Enforced {
             }
             _ => false,
         }
+    }
+
+    /// Returns true if a member is told of another one that leads to an address outside of the network: a subnet router that it sees, or an exit node that it may use.
+    pub(super) fn leads(&self, node: NodeId, address: IpAddr) -> bool {
+        // A network with routes is never open.
+        let Meaning::Compiled { compiled, nodes } = &self.meaning else { return false };
+        let routers = compiled.receivers(address).into_iter().filter_map(|place| nodes.get(place).copied());
+        let is_exit = |router| self.facts.get(&router).is_some_and(|facts| has_exit(&facts.routes));
+        let is_told = |router| match is_internet(address) && is_exit(router) {
+            true => self.may_use_exit(node, router),
+            false => self.shows(node, router),
+        };
+        routers.filter(|router| *router != node).any(is_told)
     }
 
     /// Returns why the policy allows or denies a packet.

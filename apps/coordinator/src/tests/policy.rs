@@ -180,7 +180,7 @@ fn a_coordinator_that_starts_again_tells_each_node_what_it_missed() {
 }
 
 /// Asks the coordinator about a connection of a node.
-fn decide(node: &mut TestNode, peer: &str, port: u16) -> Decision {
+pub(super) fn decide(node: &mut TestNode, peer: &str, port: u16) -> Decision {
     node.channel.send(&ToCoordinator::Explain(Connection { peer: String::from(peer), protocol: 6, port }));
     loop {
         match node.channel.receive().expect("an answer") {

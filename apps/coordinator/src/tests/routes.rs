@@ -4,9 +4,10 @@ use std::net::IpAddr;
 
 use serde_json::{Value, json};
 use taut_base::Prefix;
-use taut_netmap::ToCoordinator;
+use taut_netmap::{ToCoordinator, Verdict};
 use taut_policy::Packet;
 
+use super::policy::decide;
 use super::world::{Directory, TestCoordinator, TestHost, TestNode};
 use crate::state::{DeviceChange, Expiry};
 
@@ -260,6 +261,49 @@ fn an_exit_node_is_approved_as_one_thing_and_told_to_those_that_may_use_it() {
     let (status, answer) = change(&coordinator, "gate", &json!({ "revoke_routes": [EXIT[1]] }));
     assert_eq!(status, 404);
     assert!(answer["error"]["message"].as_str().unwrap().contains("exit-node"), "{answer}");
+}
+
+#[test]
+fn a_node_asks_about_addresses_behind_those_routers_alone_that_it_is_told_of() {
+    let directory = Directory::new();
+    let coordinator = TestCoordinator::start(&directory);
+    let [mut gate, mut exit, mut client, mut other] =
+        ["gate", "exit", "client", "other"].map(|name| coordinator.join(name));
+    for (router, name, routes) in [(&mut gate, "gate", &[LAN][..]), (&mut exit, "exit", &EXIT)] {
+        advertise(router, routes);
+        wait_listed(&coordinator, name, routes, &[]);
+        assert_eq!(change(&coordinator, name, &json!({ "approve_routes": routes })).0, 200);
+    }
+    let [v4, v6] = client.map.me.addresses[..] else { panic!("two addresses") };
+    // The other one reaches the exit node itself, and nothing behind it.
+    apply(
+        &coordinator,
+        &format!(
+            r#"{{"hosts": {{"client4": "{v4}", "client6": "{v6}", "exit": "{}"}},
+ "grants": [
+  {{"src": ["client4"], "dst": ["{LAN}"], "ip": ["tcp:443"]}},
+  {{"src": ["client4", "client6"], "dst": ["autogroup:internet"], "ip": ["tcp:80"]}},
+  {{"src": ["*"], "dst": ["exit"], "ip": ["tcp:22"]}}
+ ]}}"#,
+            exit.map.me.addresses[0]
+        ),
+    );
+    client.hear_until(|node| node.map.peers.len() == 2 && routes_of(node, &exit) == prefixes(&EXIT));
+    other.hear_until(|node| node.map.peers.len() == 1);
+    let verdict = |node: &mut TestNode, address: &str, port| {
+        let decision = decide(node, address, port);
+        (decision.verdict, decision.rules.iter().map(|rule| rule.line).collect::<Vec<_>>())
+    };
+    assert_eq!(verdict(&mut client, "192.168.10.7", 443), (Verdict::Allowed, vec![3]));
+    assert_eq!(verdict(&mut client, "192.168.10.7", 22), (Verdict::Denied, vec![3]));
+    assert_eq!(verdict(&mut client, "203.0.113.9", 80), (Verdict::Allowed, vec![4]));
+    assert_eq!(verdict(&mut client, "2001:db8::9", 80), (Verdict::Allowed, vec![4]));
+    assert_eq!(verdict(&mut client, "203.0.113.9", 25), (Verdict::Denied, vec![4]));
+    let unknown = (Verdict::NoSuchPeer, Vec::new());
+    assert_eq!(verdict(&mut client, "192.168.11.7", 443), unknown, "nobody leads there");
+    for address in ["192.168.10.7", "203.0.113.9", "2001:db8::9"] {
+        assert_eq!(verdict(&mut other, address, 443), unknown, "{address}: a router that this node is not told of");
+    }
 }
 
 #[test]

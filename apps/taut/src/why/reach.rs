@@ -120,6 +120,18 @@ pub(super) fn render(reach: &Reach) -> Result<String, Fault> {
     Ok(text)
 }
 
+/// Returns the verdict on an address behind a router as text. A coordinator that names no way there is no error: the node has one.
+pub(super) fn render_behind(reach: &Reach) -> Result<String, Fault> {
+    if reach.verdict != Some(Verdict::NoSuchPeer) {
+        return render(reach);
+    }
+    let version = reach.policy_version.unwrap_or(0);
+    Ok(format!(
+        "policy: the coordinator gives no verdict on {}\n  Either it is older than this program, or version {version} of the policy has just changed who leads there: try again.\n",
+        reach.connection.peer
+    ))
+}
+
 fn place(rule: &PolicyPlace) -> String {
     format!("line {} ({} {})", rule.line, rule.section, rule.number)
 }
@@ -151,6 +163,15 @@ mod tests {
         let nothing = render(&reach(Verdict::Denied, &[])).unwrap();
         assert!(nothing.contains("no rule of version 3 allows anything from this host to db"), "{nothing}");
         assert!(render(&reach(Verdict::NoSuchPeer, &[])).is_err() && render(&reach(Verdict::Unknown, &[])).is_err());
+    }
+
+    #[test]
+    fn an_address_behind_a_router_has_the_same_verdicts_and_no_verdict_is_no_error() {
+        let verdict = |verdict, rules: &[_]| render_behind(&reach(verdict, rules)).unwrap();
+        assert!(verdict(Verdict::Allowed, &[(2, 7)]).starts_with("policy: tcp port 22 of db is allowed\n"));
+        assert!(verdict(Verdict::Denied, &[]).contains("is denied to this host"));
+        assert!(verdict(Verdict::NoSuchPeer, &[]).contains("gives no verdict on db"));
+        assert!(render_behind(&reach(Verdict::Unknown, &[])).is_err());
     }
 
     #[test]
