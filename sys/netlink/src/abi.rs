@@ -93,10 +93,17 @@ pub(crate) const RTAX_FEATURE_ECN: u32 = 1;
 
 // Attributes and fields of rules (fib_rules.h).
 pub(crate) const FRA_DST: u16 = 1;
+pub(crate) const FRA_SRC: u16 = 2;
+pub(crate) const FRA_IIFNAME: u16 = 3;
 pub(crate) const FRA_PRIORITY: u16 = 6;
 pub(crate) const FRA_FWMARK: u16 = 10;
+pub(crate) const FRA_FLOW: u16 = 11;
+pub(crate) const FRA_SUPPRESS_IFGROUP: u16 = 13;
+pub(crate) const FRA_SUPPRESS_PREFIXLEN: u16 = 14;
 pub(crate) const FRA_TABLE: u16 = 15;
 pub(crate) const FRA_FWMASK: u16 = 16;
+pub(crate) const FRA_OIFNAME: u16 = 17;
+pub(crate) const FRA_PAD: u16 = 18;
 pub(crate) const FRA_PROTOCOL: u16 = 21;
 pub(crate) const FRA_IP_PROTO: u16 = 22;
 /// `struct fib_rule_port_range`: first and last port, inclusive.
@@ -106,7 +113,6 @@ pub(crate) const FRA_DPORT_RANGE: u16 = 24;
 pub(crate) const FIB_RULE_INVERT: u32 = 2;
 /// The rule's packets ask a table.
 pub(crate) const FR_ACT_TO_TBL: u8 = 1;
-pub(crate) const FR_ACT_UNREACHABLE: u8 = 7;
 
 // Fields of routes (rtnetlink.h).
 pub(crate) const RTPROT_UNSPEC: u8 = 0;
@@ -145,6 +151,7 @@ pub(crate) const NLA_F_NESTED: u16 = 0x8000;
 pub(crate) const NFT_MSG_NEWTABLE: u16 = NFNL_SUBSYS_NFTABLES << 8;
 pub(crate) const NFT_MSG_DELTABLE: u16 = NFT_MSG_NEWTABLE | 2;
 pub(crate) const NFT_MSG_NEWCHAIN: u16 = NFT_MSG_NEWTABLE | 3;
+pub(crate) const NFT_MSG_GETCHAIN: u16 = NFT_MSG_NEWTABLE | 4;
 pub(crate) const NFT_MSG_NEWRULE: u16 = NFT_MSG_NEWTABLE | 6;
 pub(crate) const NFT_MSG_GETRULE: u16 = NFT_MSG_NEWTABLE | 7;
 pub(crate) const NFT_MSG_NEWSET: u16 = NFT_MSG_NEWTABLE | 9;
@@ -159,6 +166,7 @@ pub(crate) const NFTA_TABLE_FLAGS: u16 = 2;
 pub(crate) const NFTA_CHAIN_TABLE: u16 = 1;
 pub(crate) const NFTA_CHAIN_NAME: u16 = 3;
 pub(crate) const NFTA_CHAIN_HOOK: u16 = 4;
+pub(crate) const NFTA_CHAIN_POLICY: u16 = 5;
 pub(crate) const NFTA_CHAIN_TYPE: u16 = 7;
 pub(crate) const NFTA_HOOK_HOOKNUM: u16 = 1;
 pub(crate) const NFTA_HOOK_PRIORITY: u16 = 2;
@@ -241,6 +249,9 @@ pub(crate) const NFT_FIB_RESULT_OIF: u32 = 1;
 pub(crate) const NFTA_FIB_F_SADDR: u32 = 1;
 pub(crate) const NFTA_FIB_F_IIF: u32 = 1 << 3;
 pub(crate) const NFT_CT_STATE: u32 = 0;
+/// One byte: 0 for packets in the direction of the connection's first packet (nf_conntrack_tuple_common.h, `IP_CT_DIR_ORIGINAL`).
+pub(crate) const NFT_CT_DIRECTION: u32 = 1;
+pub(crate) const IP_CT_DIR_ORIGINAL: u8 = 0;
 pub(crate) const NFT_CT_MARK: u32 = 3;
 pub(crate) const NFT_CMP_EQ: u32 = 0;
 pub(crate) const NFT_CMP_NEQ: u32 = 1;
