@@ -47,7 +47,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     }
     config.exit_when_down = ephemeral;
     config.rekey_after = std::env::var(TEST_REKEY).ok().and_then(|text| text.parse().ok()).map(Duration::from_secs);
-    config.dns_helper = std::env::current_exe().ok();
+    config.program = std::env::current_exe().ok();
     config.log.stderr = stderr_format(ephemeral);
     if !ephemeral {
         config.service = service_manager();

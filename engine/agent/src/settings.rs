@@ -30,6 +30,8 @@ pub enum Effect {
     Now,
     /// When the network starts again, by `taut down` and `taut up`: it belongs to the TUN device, the sockets or the threads, which are made once.
     NextStart,
+    /// When the daemon starts again. `taut set` cannot change it: code that took the daemon over could then free the next one.
+    Restart,
 }
 
 /// The kind of a setting's value.
@@ -167,6 +169,7 @@ pub static SETTINGS: &[Setting] = &[
     switch!("portmap", Now, portmap),
     value!("search-sockets", Number, NextStart, search_sockets, values::search_sockets, |count: &u16| count
         .to_string()),
+    switch!("sandbox", Restart, sandbox),
     value!("suites", List, NextStart, suites, values::suites, |suites: &Suites| values::show_suites(*suites)),
 ];
 
