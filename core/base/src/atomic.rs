@@ -78,12 +78,23 @@ mod locked {
         }
 
         /// The same as [`Self::compare_exchange`]; a lock never fails without a reason.
-        pub fn compare_exchange_weak(&self, expected: u64, new: u64, set: Ordering, fetch: Ordering) -> Result<u64, u64> {
+        pub fn compare_exchange_weak(
+            &self,
+            expected: u64,
+            new: u64,
+            set: Ordering,
+            fetch: Ordering,
+        ) -> Result<u64, u64> {
             self.compare_exchange(expected, new, set, fetch)
         }
 
         /// Replaces the value by `next` of it, if that is one. Returns the previous value, as an error if `next` was `None`.
-        pub fn fetch_update(&self, _: Ordering, _: Ordering, mut next: impl FnMut(u64) -> Option<u64>) -> Result<u64, u64> {
+        pub fn fetch_update(
+            &self,
+            _: Ordering,
+            _: Ordering,
+            mut next: impl FnMut(u64) -> Option<u64>,
+        ) -> Result<u64, u64> {
             let mut value = self.lock();
             let before = *value;
             *value = next(before).ok_or(before)?;
@@ -117,9 +128,15 @@ mod tests {
             same(ours.fetch_add(number, Relaxed), theirs.fetch_add(number, Relaxed));
             same(ours.fetch_max(number, Relaxed), theirs.fetch_max(number, Relaxed));
             same(ours.fetch_sub(3, Relaxed), theirs.fetch_sub(3, Relaxed));
-            same(ours.compare_exchange(number, 5, Relaxed, Relaxed), theirs.compare_exchange(number, 5, Relaxed, Relaxed));
+            same(
+                ours.compare_exchange(number, 5, Relaxed, Relaxed),
+                theirs.compare_exchange(number, 5, Relaxed, Relaxed),
+            );
             let present = theirs.load(Relaxed);
-            same(ours.compare_exchange_weak(present, number, Relaxed, Relaxed), theirs.compare_exchange(present, number, Relaxed, Relaxed));
+            same(
+                ours.compare_exchange_weak(present, number, Relaxed, Relaxed),
+                theirs.compare_exchange(present, number, Relaxed, Relaxed),
+            );
             same(ours.swap(number / 2, Relaxed), theirs.swap(number / 2, Relaxed));
             let halved = |value: u64| value.is_multiple_of(2).then_some(value / 2);
             same(ours.fetch_update(Relaxed, Relaxed, halved), theirs.fetch_update(Relaxed, Relaxed, halved));
