@@ -7,7 +7,8 @@ import pytest
 
 from lab.hosts.wait import wait_until
 from lab.nodes.exits import Exits
-from lab.tests.resolver_host import RESOLV_CONF, ResolverHost, needs
+from lab.nodes.resolver_host import RESOLV_CONF, ResolverHost
+from lab.tests.resolver_host import needs
 from lab.tests.test_name_server import ask
 from lab.tests.test_split_names import STUB, start_dnsmasq
 from lab.traffic import public_names

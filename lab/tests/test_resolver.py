@@ -9,9 +9,11 @@ import pytest
 from lab.hosts.needs import found
 from lab.hosts.programs import binary
 from lab.hosts.wait import wait_until
+from lab.nodes.resolver_host import RESOLV_CONF, ResolverHost
+from lab.nodes.resolvers import RESOLVERS, write_plain
 from lab.nodes.taut import Coordinator, answering
 from lab.tests.test_name_server import ask
-from lab.tests.resolver_host import RESOLV_CONF, ResolverHost, needs
+from lab.tests.resolver_host import needs
 from lab.traffic import capture, public_names
 from lab.traffic.flow import Listener
 
@@ -101,85 +103,9 @@ def test_fault_h3_systemd_resolved_asks_the_node_until_it_is_down_or_killed(layo
     site.finds_both()
 
 
-def write_plain(site):
-    """Gives the host a plain file with the Internet's name server."""
-    site.own.write(RESOLV_CONF, f"# by hand\nnameserver {site.server}\nsearch lan.example\noptions timeout:3 attempts:1\n")
-    site.own.sh(f"chmod 640 {RESOLV_CONF}; touch -d 2020-01-01 {RESOLV_CONF}")
-
-
-def start_openresolv(site):
-    site.own.rewrites = True
-    site.own.write("/etc/resolvconf.conf", "resolv_conf=/etc/resolv.conf\n")
-    site.own.host.run("resolvconf", "-a", "eth0", text=f"nameserver {site.server}\n")
-
-
-def start_resolvconf(site):
-    site.own.sh("mkdir -p /run/resolvconf/interface /run/resolvconf && touch /run/resolvconf/enable-updates")
-    site.own.sh(f"ln -s /run/resolvconf/resolv.conf {RESOLV_CONF}; resolvconf --enable-updates")
-    site.own.host.run("resolvconf", "-a", "eth0.dhcp", text=f"nameserver {site.server}\n")
-
-
-# How dnsmasq is restarted on OpenWrt and by sysvinit.
-_DNSMASQ_SERVICE = """#!/bin/sh
-# $1 is start, stop or restart
-[ "$1" = start ] || { kill "$(cat /run/dnsmasq.pid)"; while kill -0 "$(cat /run/dnsmasq.pid)" 2>/dev/null; do sleep 0.01; done; }
-[ "$1" = stop ] || dnsmasq --conf-file=/tmp/etc/dnsmasq.conf.cfg01411c --pid-file=/run/dnsmasq.pid --user=root
-"""
-
-
-def start_dnsmasq(site):
-    own = site.own
-    # The places are OpenWrt's.
-    own.write("/tmp/etc/dnsmasq.conf.cfg01411c", f"no-resolv\nserver={site.server}\nstop-dns-rebind\nbind-dynamic\ninterface=lo\nconf-dir=/tmp/dnsmasq.d\n")
-    own.write("/etc/init.d/dnsmasq", _DNSMASQ_SERVICE)
-    own.write(RESOLV_CONF, "nameserver 127.0.0.1\n")
-    own.sh("mkdir -p /tmp/dnsmasq.d; chmod 755 /etc/init.d/dnsmasq; /etc/init.d/dnsmasq start")
-
-
-# A connection of NetworkManager, which it needs before it writes settings of DNS. Without udev it manages no interface but those that it makes.
-_CONNECTION = """[connection]
-id=up0
-type=bridge
-interface-name=up0
-[bridge]
-stp=false
-[ipv4]
-method=manual
-address1=10.99.0.1/24
-[ipv6]
-method=disabled
-"""
-
-
-def start_network_manager(site, mode):
-    """Starts NetworkManager with this mode of its DNS."""
-    own = site.own
-    own.start_dbus()
-    own.rewrites = mode == "dnsmasq"
-    settings = f"[main]\nplugins=keyfile\ndns={mode}\nrc-manager=file\n[keyfile]\nunmanaged-devices=*,except:interface-name:up0\n"
-    settings += f"[connectivity]\nenabled=false\n[global-dns]\nsearches=lan.example\n[global-dns-domain-*]\nservers={site.server}\n"
-    own.write("/etc/NetworkManager/NetworkManager.conf", settings)
-    connection = "/etc/NetworkManager/system-connections/up0.nmconnection"
-    own.write(connection, _CONNECTION)
-    # Scripts of other packages are not for this host.
-    own.sh(f"chmod 600 {connection}; rm -rf /etc/NetworkManager/dispatcher.d /usr/lib/NetworkManager/dispatcher.d")
-    manager = own.host.start("NetworkManager", "--debug", name="network-manager")
-    wait_until(lambda: own.finds("started.example", PUBLIC), "NetworkManager to write its settings", details=manager.tail)
-
-
-RESOLVERS = {
-    "network-manager": ("networkmanager-dnsmasq", ("network-manager", "dnsmasq"), lambda site: start_network_manager(site, "dnsmasq")),
-    "network-manager-file": ("file", ("network-manager",), lambda site: start_network_manager(site, "default")),
-    "file": ("file", (), write_plain),
-    "dnsmasq": ("dnsmasq", ("dnsmasq",), start_dnsmasq),
-    "openresolv": ("resolvconf", ("openresolv",), start_openresolv),
-    "resolvconf": ("resolvconf", ("resolvconf",), start_resolvconf),
-}
-
-
 @pytest.fixture(params=[pytest.param(name, marks=[needs(program) for program in programs]) for name, (_, programs, _) in RESOLVERS.items()])
 def resolver(request):
-    """Returns (the name of the back-end, the programs that the host needs, a function that starts the resolver)."""
+    """Returns (the name of the back-end, the programs that the host needs, a function that starts the resolver with a name server)."""
     return RESOLVERS[request.param]
 
 
@@ -187,7 +113,7 @@ def test_fault_h1_h3_h4_each_resolver_asks_the_node_and_is_as_before_after_down_
     back_end, programs, start = resolver
     site = Site(layout, *programs)
     own = site.own
-    start(site)
+    start(own, site.server)
     before = own.traces()
     assert own.addresses("www.example") == {PUBLIC}
     site.join()
@@ -207,7 +133,7 @@ def test_fault_h1_h3_h4_each_resolver_asks_the_node_and_is_as_before_after_down_
 def test_fault_h4_no_name_of_the_network_leaves_the_host_in_the_clear(layout):
     site = Site(layout)
     own = site.own
-    write_plain(site)
+    write_plain(site.own, site.server)
     # The capture finds this text in a question, where it is a label.
     secret = f"{capture.MARKER.decode()}.{DOMAIN}"
 
@@ -235,7 +161,7 @@ def test_fault_h4_no_name_of_the_network_leaves_the_host_in_the_clear(layout):
 def test_fault_h3_a_helper_that_was_killed_itself_is_followed_by_another_or_cleaned_up_after_at_the_next_start(layout):
     site = Site(layout)
     own = site.own
-    write_plain(site)
+    write_plain(site.own, site.server)
     before = own.traces()
     site.join()
     own.wait_for_resolver("file")
@@ -260,7 +186,7 @@ def test_fault_h3_a_helper_that_was_killed_itself_is_followed_by_another_or_clea
 def test_fault_h3_a_helper_of_the_service_manager_puts_the_host_back_too(layout):
     site = Site(layout, "resolved")
     own = site.own
-    write_plain(site)
+    write_plain(site.own, site.server)
     before = own.traces()
     # As taut-dns.socket and taut-dns@.service do it.
     activation = ("--accept", "--inetd", "--listen=/run/taut-dns-helper.sock", binary("taut"), "dns-helper")
@@ -277,7 +203,7 @@ def test_fault_h3_a_helper_of_the_service_manager_puts_the_host_back_too(layout)
 def test_a_second_daemon_leaves_the_first_one_its_file(layout):
     site = Site(layout)
     own = site.own
-    write_plain(site)
+    write_plain(site.own, site.server)
     before = own.traces()
     site.join()
     own.wait_for_resolver("file")
@@ -340,7 +266,7 @@ time_t time(time_t *result) {
 def test_fault_h3_h7_coordinator_and_time_server_are_found_by_name_also_with_a_wrong_clock(layout):
     site = Site(layout)
     own = site.own
-    write_plain(site)
+    write_plain(site.own, site.server)
     clock = own.host.state / "clock.so"
     own.host.run("cc", "-shared", "-fPIC", "-o", clock, "-xc", "-", text=_CLOCK)
     own.write("/etc/ld.so.preload", f"{clock}\n")
@@ -395,7 +321,7 @@ def test_fault_h5_answers_pass_the_forwarder_unchanged_and_truncated_ones_come_o
 def test_bare_names_and_the_switch(layout):
     site = Site(layout)
     own = site.own
-    write_plain(site)
+    write_plain(site.own, site.server)
     site.join("--dns-search")
     own.wait_for_resolver("file")
     # The host's own domain comes first, and its server has an address for every name (H1).

@@ -5,8 +5,9 @@ import sys
 import pytest
 
 from lab.hosts.wait import wait_until
+from lab.nodes.resolver_host import RESOLV_CONF, ResolverHost
 from lab.nodes.subnets import Subnets
-from lab.tests.resolver_host import RESOLV_CONF, ResolverHost, needs
+from lab.tests.resolver_host import needs
 from lab.tests.test_name_server import ask
 from lab.traffic import public_names
 
