@@ -3,6 +3,8 @@
 import pytest
 
 from lab.hosts.wait import wait_until
+from lab.nodes.resolver_host import is_unpacked
+from lab.runs import hygiene
 
 ENDS = {
     "down": lambda node: node.taut("down"),
@@ -31,6 +33,21 @@ def test_links_addresses_routes_rules_filters_and_settings_are_as_before(layout,
         return sorted(set(state()) ^ set(before))
 
     wait_until(lambda: not difference(), "the host to be as before", timeout=20, details=lambda: "\n".join(difference()))
+
+
+def test_fault_j9_with_everything_on_the_host_is_as_before(lab):
+    resolver = "systemd-resolved" if is_unpacked("resolved") else "file"
+    records = list(hygiene.rounds_with(lab, resolver, ["sigkill-remove", "uninstall"], print))
+    assert len(records) == 4
+    for one in records:
+        # The witness: the comparison sees what is switched on.
+        assert one["changed"] > 50 and one["left"] == 0, one
+
+
+def test_the_rounds_of_the_comparison_pair_each_resolver_with_each_end():
+    for resolvers, ends in ((list("abcdefg"), list("1234567")), (list("abc"), list("12")), (list("ab"), list("1234567"))):
+        pairs = [(resolver, end) for resolver, its in hygiene.plan(len(resolvers) * len(ends), resolvers, ends) for end in its]
+        assert len(set(pairs)) == len(pairs) == len(resolvers) * len(ends)
 
 
 def test_sigterm_ends_the_daemon_in_order_and_frees_its_socket(mesh):
