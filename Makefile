@@ -234,10 +234,17 @@ routes: ## measures how soon another subnet router carries, what forwarding cost
 	    python3 -m lab.runs.routes --document docs/routes.md $(ARGS)
 
 .PHONY: kill-switch
-kill-switch: ## random schedules of faults under traffic of every kind, and how many packets left in the clear; ARGS='--schedules 200 --seed 1 --json' (needs root, nft)
+kill-switch: ## random schedules of faults under traffic of every kind, and how many packets left in the clear; ARGS='--schedules 200 --seed 1 --jobs 4 --json' (needs root, nft)
 	@tools/preflight test
 	@$(ENV) && say 'building for release' && build_release taut taut-coordinator taut-relay-server
 	@. tools/env && say 'breaking what can break' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release python3 -m lab.runs.kill_switch $(ARGS)
+
+.PHONY: hygiene
+hygiene: ## everything that changes a host switched on and ended in each way, a hundred times: what is left; fills docs/exit.md (a quarter of an hour; needs root, nft); ARGS='--rounds 7 --json'
+	@tools/preflight test
+	@tools/resolvers || echo 'hygiene: going on without the resolvers that are missing'
+	@$(ENV) && say 'building for release' && build_release taut taut-coordinator
+	@. tools/env && say 'switching everything on and off' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release python3 -m lab.runs.hygiene --document docs/exit.md $(ARGS)
 
 .PHONY: policy-headscale
 policy-headscale: ## Taut's compiler of policies beside headscale's under random ones, and beside captured answers of Tailscale's service; PAIRS=10000000; HEADSCALE_SRC=PATH where GitHub is out of reach (Go; ten minutes the first time)

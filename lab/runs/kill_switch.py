@@ -1,6 +1,6 @@
 """Random schedules of everything that could make a host with an exit node send in the clear, under the kill switch.
 
-    python3 -m lab.runs.kill_switch [--schedules N] [--seed N] [--json]
+    python3 -m lab.runs.kill_switch [--schedules N] [--seed N] [--jobs N] [--json]
 
 A host sends to the internet without a pause, over IPv4 and IPv6, with UDP, TCP, ICMP and DNS, also from sockets bound to its network interface. Meanwhile the daemon is killed, stopped,
 restarted; its device is removed; the network distributes routes, public local networks and router advertisements; rules and tables are flushed; the cable is pulled; the exit node goes away. A
@@ -9,7 +9,9 @@ again. Writes target/lab/kill_switch.json; exit status 1 after a packet in the c
 """
 
 import argparse
+import functools
 import json
+import multiprocessing
 import os
 import random
 import signal
@@ -165,17 +167,41 @@ def main():
     parser = argparse.ArgumentParser(prog="python3 -m lab.runs.kill_switch", description=__doc__.splitlines()[0])
     parser.add_argument("--schedules", type=int, default=SCHEDULES, help=f"how many (default {SCHEDULES})")
     parser.add_argument("--seed", type=int, default=None, help="of the schedules (default: drawn, and printed)")
+    parser.add_argument("--jobs", type=int, default=1, help="how many labs run side by side, each with a share of the schedules (default 1)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     args = parser.parse_args()
+    if args.schedules < 1 or args.jobs < 1:
+        parser.error("--schedules and --jobs are at least 1")
     seed = args.seed if args.seed is not None else random.randrange(1 << 32)
     print(f"seed {seed}", file=sys.stderr, flush=True)
-    sys.exit(command.run("kill-switch", (), lambda: run(seed, args.schedules, args.json)))
+    sys.exit(command.run("kill-switch", ["nft"], lambda: run(seed, args.schedules, min(args.jobs, args.schedules), args.json)))
 
 
-def run(seed, schedules, as_json):
-    """Makes the lab, runs the schedules, and writes and prints the figures; returns the exit status."""
-    with Lab(OUT / "kill_switch") as lab:
-        figures = {**measure(lab, plan(seed, schedules), lambda text: print(text, file=sys.stderr, flush=True)), "seed": seed}
+def share(schedules, jobs, number):
+    """Runs every `jobs`-th schedule from `number` on in a lab of its own; returns the figures."""
+    own = schedules[number::jobs]
+    tell = lambda text: print(f"[{number}] {text}", file=sys.stderr, flush=True)
+    with Lab(OUT / f"kill_switch-{number}") as lab:
+        figures = measure(lab, own, tell)
+    leaks = [{**leak, "schedule": number + jobs * leak["schedule"]} for leak in figures["leaks"]]
+    return {**figures, "leaks": leaks}
+
+
+def together(parts):
+    """Returns the figures of all labs as one."""
+    summed = {name: sum(part[name] for part in parts) for name in ("schedules", "faults", "frames", "sealed_frames", "clear_packets")}
+    listed = {name: [one for part in parts for one in part[name]] for name in ("leaks", "shown")}
+    return {"schema": 1, **summed, **listed}
+
+
+def run(seed, schedules, jobs, as_json):
+    """Makes the labs, runs the schedules, and writes and prints the figures; returns the exit status."""
+    # Each lab belongs to a process of its own, which removes it at the end.
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        parts = pool.map(functools.partial(share, plan(seed, schedules), jobs), range(jobs), chunksize=1)
+        pool.close()
+        pool.join()
+    figures = {**together(parts), "seed": seed}
     OUT.mkdir(parents=True, exist_ok=True)
     (OUT / "kill_switch.json").write_text(json.dumps(figures, indent=1) + "\n")
     print(json.dumps(figures) if as_json else f"{figures['schedules']} schedules, {figures['faults']} faults: {figures['clear_packets']} packets in the clear")
