@@ -15,6 +15,8 @@ PROGRAMS = {
     "haproxy": "haproxy",
     "ip": "iproute2",
     "iperf3": "iperf3",
+    "iptables-legacy": "iptables",
+    "iptables-nft": "iptables",
     "java": "default-jre-headless",
     "jq": "jq",
     "miniupnpd": "miniupnpd-nftables",

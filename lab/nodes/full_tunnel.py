@@ -53,10 +53,10 @@ class FullTunnel(Exits):
 
 
 class Talk:
-    """Programs on a host that send without a pause."""
+    """Programs on a host that send without a pause, some of them from sockets that are bound to `interface`."""
 
-    def __init__(self, host, targets):
-        self._process = host.start(sys.executable, "-I", _TRAFFIC / "leaks.py", "eth0", *targets, name="leaks")
+    def __init__(self, host, targets, interface="eth0"):
+        self._process = host.start(sys.executable, "-I", _TRAFFIC / "leaks.py", interface, *targets, name="leaks")
         self._process.wait_for_output("ready")
 
     def wait(self):
