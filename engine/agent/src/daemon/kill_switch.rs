@@ -35,10 +35,17 @@ pub(super) struct Guard {
 }
 
 impl Guard {
-    /// Returns the state at the start: with the kill switch that an earlier run left.
-    pub(super) fn new(config: &DaemonConfig) -> Self {
-        let in_force = || host::look(&config.tun_name).ok().flatten().map(|_| config.tun_name.clone());
-        Self { left: saved_kill_switch(&config.state_dir).or_else(in_force), ..Self::default() }
+    /// Returns the state at the start, with the kill switch that an earlier run left. It is protected at once: the identity of the node, which decides about it, is read later.
+    pub(super) fn new(config: &DaemonConfig, nearby: &Nearby) -> Self {
+        let in_force = host::look(&config.tun_name).ok().flatten().map(|_| config.tun_name.clone());
+        let left = saved_kill_switch(&config.state_dir).or_else(|| in_force.clone());
+        let mut switch = KillSwitch::default();
+        if in_force.is_some() && left == in_force {
+            let local_networks = config.routes.local_networks;
+            let routing = ExitRouting { wanted: true, local_networks, kill_switch: true };
+            switch.hold(&KillSwitchPlan::new(&config.tun_name, routing, nearby));
+        }
+        Self { left, switch, ..Self::default() }
     }
 
     pub(super) fn poll_timeout(&self) -> Option<Time> {
@@ -104,6 +111,7 @@ impl Daemon {
         if let Err(error) = host::remove(&device) {
             self.note(&kind::KILL_SWITCH_FAILED, &[Value::Text(error.to_string())]);
         }
+        self.guard.switch.release();
         self.guard.told = None;
     }
 

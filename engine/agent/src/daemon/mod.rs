@@ -40,7 +40,7 @@ use crate::api::{Failure, LeaveStatus};
 use crate::basics::clocks;
 use crate::config::DaemonConfig;
 use crate::error::RunError;
-use crate::host::{self, ExitRoutes, Slot, Surroundings};
+use crate::host::{self, ExitRoutes, ExitRouting, Slot, Surroundings};
 use crate::log::{Log, MAX_EVENTS, Value, kind, listed, write_line};
 use crate::metrics::http::{self, MetricsServer};
 use crate::overlay::{self, Overlay, OverlayOutput};
@@ -137,6 +137,10 @@ impl Daemon {
         let system = |what| move |error| RunError::System(what, error);
         let poller = Poller::new().map_err(system("wait for events"))?;
         let waker = Waker::new().map_err(system("be woken"))?;
+        // Before the socket: a program that waits for the start finds the kill switch of an earlier run protected, and its local networks open.
+        let nearby = Netlink::open().and_then(|mut netlink| Surroundings::read(&mut netlink, None, None));
+        let nearby = nearby.map(|surroundings| surroundings.nearby()).unwrap_or_default();
+        let guard = Guard::new(&config, &nearby);
         let mut server = ApiServer::listen(&config.socket)?;
         // No other daemon uses this socket, so what is left of one is of a crash.
         host::restore_switches(&overlay::switch_record(&config));
@@ -173,8 +177,8 @@ impl Daemon {
             add(socket, TOKEN_RESOLVER)?;
         }
         let upstream = Upstream::new(waker.clone());
-        let guard = Guard::new(&config);
-        let exit = ExitRoutes::new(&config.tun_name, overlay::exit_record(&config));
+        let mut exit = ExitRoutes::new(&config.tun_name, overlay::exit_record(&config));
+        exit.set(ExitRouting::default(), nearby, None, clocks().now);
         let mut daemon = Self {
             config,
             run: u64::try_from(clocks().wall.as_micros()).unwrap_or_default(),

@@ -30,6 +30,24 @@ pub(crate) struct KillSwitch {
 }
 
 impl KillSwitch {
+    /// Protects the table that an earlier run left in force, by a twin with these rules, until [`Self::set`] or [`Self::release`]: from now on no other program can flush it away (fault J8). A pause
+    /// goes on.
+    pub(crate) fn hold(&mut self, plan: &KillSwitchPlan) {
+        let table = NftTable::open_unprotected(&table_name(&plan.device));
+        let left = table.and_then(|mut table| table.families_left(PAUSED)).ok().flatten();
+        // Without a twin, as beside another daemon of this network, the table holds alone.
+        if self.put_twin(plan, left).is_err() {
+            self.twin = None;
+        }
+    }
+
+    /// Ends [`Self::hold`], because a user's command removed the table.
+    pub(crate) fn release(&mut self) {
+        if self.plan.is_none() {
+            self.twin = None;
+        }
+    }
+
     /// Puts the switch in force, changes it, or removes the one that this process put in force. Returns once that is done, so that routes may change after it.
     pub(crate) fn set(&mut self, plan: Option<KillSwitchPlan>, now: Time) {
         if self.plan == plan && self.error.is_none() {
