@@ -332,8 +332,8 @@ def test_fault_j8_the_kill_switch_is_back_after_a_flush(lab):
     net.choose("exit1", "--kill-switch")
     host = net.client.host
     host.run("nft", "flush", "ruleset")
-    # The twin and the marks belong to the daemon.
-    assert tables(host) == ["taut0_exit", "taut0_guard", "taut0_kill_twin"]
+    # The twin and the marks belong to the daemon. On a busy machine the switch itself may be back already.
+    assert {"taut0_exit", "taut0_guard", "taut0_kill_twin"} <= set(tables(host))
     wait_until(lambda: "taut0_kill_switch" in tables(host), "the kill switch to be back", timeout=2)
     assert "kill-switch-restored" in net.client.taut("log").stdout
     net.client.taut("set", "--exit-node", "none")
