@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::{fmt, io, thread};
 
 use ring::rand::SystemRandom;
-use taut_base::{Entropy, PrivateKey, PublicKey};
+use taut_base::{AtomicU64, Entropy, PrivateKey, PublicKey};
 use taut_event::Waker;
 use taut_netmap::RelayToken;
 use taut_noise::public_key;
@@ -247,7 +247,7 @@ impl Stats {
         let tally = shared.ask(|server| server.tally());
         let slow_reader = shared.streams.dropped.load(Ordering::Relaxed);
         let websockets = shared.streams.count();
-        let read = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         let streams = &shared.streams;
         let (coordinators, revocations) = (read(&shared.coordinators), read(&shared.revocations));
         let (crowded, late, hurried) = (read(&streams.crowded), read(&streams.late), read(&streams.hurried));

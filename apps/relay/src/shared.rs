@@ -1,9 +1,10 @@
 //! State that all threads of a relay share: the server behind a lock, and a queue of its changes for each thread.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
+use taut_base::AtomicU64;
 use taut_event::Waker;
 use taut_relay::{Change, ClientAddress, Forward, ForwardCounts, Reply, Server, ServerOutput};
 use taut_udp::{Transmit, UdpSocket};

@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, RwLock};
 
 use rustls::ServerConnection;
+use taut_base::AtomicU64;
 use taut_event::Waker;
 
 use crate::admission::Pass;

@@ -4,6 +4,7 @@
 //! number; these are arguments (law 10).
 
 mod admission;
+mod atomic;
 mod base64;
 mod closest;
 mod descriptors;
@@ -23,6 +24,7 @@ mod rate;
 mod time;
 
 pub use admission::{Admission, AdmissionDenied, Bounds, WhenFull};
+pub use atomic::AtomicU64;
 pub use base64::{NotBase64, decode_base64, decode_base64url, encode_base64, encode_base64url};
 pub use closest::closest;
 pub use descriptors::{Descriptors, Uses};

@@ -17,9 +17,9 @@
 
 use std::net::IpAddr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use taut_base::{KeyedHash, PeerId, Time};
+use taut_base::{AtomicU64, KeyedHash, PeerId, Time};
 use taut_wire::ip::{ICMP, ICMPV6, UDP};
 
 use crate::classified::{Classified, Transport, quoted_ports};

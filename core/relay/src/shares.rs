@@ -6,10 +6,10 @@
 use std::fmt;
 use std::str::FromStr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use taut_base::Time;
+use taut_base::{AtomicU64, Time};
 
 /// Clients per block of memory, 1,024: a relay with few clients takes 8 KiB.
 const BLOCK: usize = 1_024;

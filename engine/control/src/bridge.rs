@@ -19,11 +19,11 @@ mod worker;
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use taut_base::Prefix;
+use taut_base::{AtomicU64, Prefix};
 use taut_dial::{Cancel, Url};
 use taut_event::Waker;
 

@@ -1,6 +1,8 @@
 //! The reasons to drop a packet, each with a name and a counter (law 11).
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
+
+use taut_base::AtomicU64;
 
 /// The reason to drop a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,7 +1,9 @@
 //! What other threads may read of a lane, and their requests to its thread.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use taut_base::AtomicU64;
 
 use crate::drops::DropCounts;
 use crate::locals::LocalTable;

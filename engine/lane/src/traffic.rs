@@ -1,10 +1,10 @@
 //! Byte counters of each peer.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use taut_base::PeerId;
+use taut_base::{AtomicU64, PeerId};
 
 /// Bytes to and from one peer, of inner packets and of the data messages around them. Only the lane writes these counters; any thread may read them.
 #[derive(Debug, Default)]

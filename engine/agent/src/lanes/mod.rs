@@ -31,7 +31,8 @@ pub(crate) const RECEIVE_BUFFER: usize = buffer(10);
 pub(crate) const SEND_BUFFER: usize = buffer(2);
 
 const fn buffer(milliseconds: usize) -> usize {
-    const BYTES_PER_MILLISECOND: usize = 10_000_000_000 / 8 / 1000;
+    // 10 Gbit/s in bits has no place in the `usize` of a 32-bit processor.
+    const BYTES_PER_MILLISECOND: usize = 10_000_000 / 8;
     (BYTES_PER_MILLISECOND * milliseconds).next_power_of_two()
 }
 
