@@ -327,6 +327,29 @@ flap: ## cables, routes, NATs, coordinator and relays go and come back at random
 	@$(ENV) && say 'building the programs' && cargo build --locked --profile ci -p taut -p taut-coordinator -p taut-relay-server
 	@. tools/env && say 'in the lab' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.runs.flap --minutes $(or $(MINUTES),10) --seed $(or $(SEED),1) $(ARGS)
 
+# Processors of tools/shipping/targets.py, separated by commas; all of them without TARGETS.
+PACKAGES = tools/packages.py $(if $(TARGETS),--targets $(TARGETS))
+.PHONY: packages
+packages: ## static programs, packages (deb, rpm, apk, Arch, ipk), images and checksums of HEAD, into target/packages; TARGETS=x86-64,mips (an hour for all; needs root)
+	@tools/setup packages
+	@$(PACKAGES) $(ARGS)
+
+.PHONY: packages-twice
+packages-twice: ## builds packages twice in different folders, and compares every byte (two hours for all; needs root)
+	@tools/setup packages
+	@$(PACKAGES) --twice
+
+.PHONY: packages-previous
+packages-previous: ## packages of the latest release for x86-64, which tests of upgrades install first (needs root)
+	@tools/setup packages
+	@version=$$(python3 -m lab.nodes.releases | tail -n 1) && tools/packages.py --targets x86-64 \
+	    --commit "$$(python3 -m lab.nodes.releases "$$version")" --output "target/packages-$$version"
+
+.PHONY: packages-run
+packages-run: ## two nodes of each built program shake hands, under qemu where the processor is another (needs root)
+	@tools/setup packages
+	@$(PACKAGES) --run
+
 .PHONY: clean
 clean: ## removes all build results, and the remains of crashed labs
 	@[ "$$(id -u)" != 0 ] || ! command -v ip >/dev/null || python3 -m lab clean

@@ -1,0 +1,146 @@
+"""The deb of the node on Debian systems that boot: it installs, joins, survives a reboot and an upgrade, and leaves nothing. Needs `make packages` and, for upgrades, a package of the
+previous release: `make packages-previous`."""
+
+import json
+
+import pytest
+
+from lab.hosts import booted
+from lab.hosts.booted import BootedHost, debian_root
+from lab.hosts.programs import ROOT
+from lab.hosts.wait import PATIENCE_S, wait_until
+from lab.nodes import releases
+from lab.nodes.taut import Coordinator, Node
+from lab.traffic import flow
+
+NEW, OLD = ROOT / "target" / "packages", ROOT / "target" / f"packages-{releases.previous()}"
+SUITES = ("bookworm", "trixie")
+# What a host has of networks: addresses, routes and rules of both families, and tables of nftables.
+STATE = ("ip -br link", "ip rule", "ip -6 rule", "ip route show table all", "ip -6 route show table all", "nft list ruleset")
+
+
+def deb(folder, name="taut"):
+    """Returns the deb of a program for this machine."""
+    index = json.loads((folder / "index.json").read_text())
+    return folder / next(one["file"] for one in index["files"] if (one["name"], one["kind"], one["architecture"]) == (name, "deb", "x86-64"))
+
+
+def lacking():
+    if booted.missing_reason():
+        return booted.missing_reason()
+    return "" if (NEW / "index.json").exists() else "there are no packages: make packages TARGETS=x86-64"
+
+
+pytestmark = [pytest.mark.programs, pytest.mark.skipif(bool(lacking()), reason=lacking())]
+
+
+class Site:
+    """A coordinator, a node that pings, and a host that boots and has only what packages install."""
+
+    def __init__(self, lab, suite):
+        switch = lab.switch("internet")
+        self.coordinator = Coordinator(lab.host("coord", switch)).start()
+        self.peer = Node(lab.host("peer", switch)).start()
+        self.peer.up(self.coordinator.join_token)
+        self.web = BootedHost(lab.host("web", switch), debian_root(suite))
+
+    def install(self, package):
+        self.web.copy(package, "/tmp/taut.deb")
+        self.web.run("dpkg", "--install", "/tmp/taut.deb", timeout=3 * PATIENCE_S)
+        self.web.run("rm", "/tmp/taut.deb")
+
+    def join(self):
+        self.web.run("taut", "up", "--join", self.coordinator.join_token, "--hostname", "web", timeout=2 * PATIENCE_S)
+        self.peer.wait_for_peers("web")
+        return self.status()["self"]["addresses"]
+
+    def status(self):
+        return json.loads(self.web.run("taut", "status", "--json").stdout)
+
+    def address(self):
+        return next(one for one in self.peer.peer("web")["addresses"] if "." in one).partition("/")[0]
+
+    def reach(self):
+        """Waits until the peer's pings are answered."""
+        wait_until(lambda: flow.answers(self.peer.host, self.address(), 5), "the peer to reach the host", details=self.details)
+
+    def details(self):
+        return self.web.run("journalctl", "--no-pager", "-n", "40", "-u", "taut", check=False).stdout
+
+    def traces(self):
+        """Returns files of ours, and what the network of the host looks like."""
+        files = {path for path in self.web.files() if "taut" in path and not path.startswith("/var/log/journal")}
+        return files, {command: self.web.run(*command.split()).stdout for command in STATE}
+
+
+@pytest.mark.parametrize("suite", SUITES)
+def test_fault_j9_a_node_from_a_deb_comes_back_after_a_reboot_and_leaves_nothing_when_it_is_purged(lab, suite):
+    site = Site(lab, suite)
+    with site.web as web:
+        before = site.traces()
+        site.install(deb(NEW))
+        assert web.run("systemctl", "is-active", "taut").stdout.strip() == "active"
+        addresses = site.join()
+        site.reach()
+        web.reboot()
+        # Nobody helps it.
+        site.reach()
+        assert site.status()["self"]["addresses"] == addresses
+
+        web.run("dpkg", "--remove", "taut", timeout=PATIENCE_S)
+        files, network = site.traces()
+        assert network == before[1], "removed: no device, address, route or rule is left"
+        assert web.run("ls", "/var/lib/taut").stdout, "removed, not purged: identity and state stay"
+        assert not web.run("pgrep", "-x", "taut", check=False).stdout
+        web.run("dpkg", "--purge", "taut")
+        assert site.traces() == before
+
+
+@pytest.mark.skipif(not (OLD / "index.json").exists(), reason=f"there is no package of release {releases.previous()}: make packages-previous")
+@pytest.mark.parametrize("suite", SUITES)
+def test_an_upgrade_from_the_previous_release_under_traffic_keeps_identity_and_comes_up(lab, suite):
+    site = Site(lab, suite)
+    with site.web as web:
+        site.install(deb(OLD))
+        assert releases.previous() in web.run("taut", "--version").stdout
+        addresses = site.join()
+        site.reach()
+        with flow.PingStream(site.peer.host, site.address()) as beat:
+            first = web.run("systemctl", "show", "--value", "--property=MainPID", "taut").stdout
+            site.install(deb(NEW))
+            wait_until(lambda: web.run("systemctl", "is-active", "taut", check=False).stdout.strip() == "active", "the unit to run again", details=site.details)
+            site.reach()
+            beats = beat.finish()
+        assert beats["answered"]
+        assert releases.previous() not in web.run("taut", "--version").stdout
+        assert web.run("systemctl", "show", "--value", "--property=MainPID", "taut").stdout != first, "the daemon is the new program"
+        assert site.status()["self"]["addresses"] == addresses
+        web.reboot()
+        site.reach()
+
+
+def test_fault_l6_a_package_starts_nothing_where_the_policy_of_the_host_forbids_it(lab):
+    site = Site(lab, "trixie")
+    with site.web as web:
+        web.run("sh", "-c", "printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d && chmod 755 /usr/sbin/policy-rc.d")
+        site.install(deb(NEW))
+        assert web.run("systemctl", "is-active", "taut", check=False).stdout.strip() == "inactive"
+        # An administrator's choice outlives an upgrade.
+        web.run("systemctl", "disable", "taut")
+        site.install(deb(NEW))
+        assert web.run("systemctl", "is-enabled", "taut", check=False).stdout.strip() == "disabled"
+        # Installation without systemd, as into an image, works too.
+        web.run("dpkg", "--purge", "taut")
+
+
+def test_fault_l6_scripts_of_the_servers_start_nothing_and_the_database_of_a_coordinator_outlives_a_purge(lab):
+    site = Site(lab, "trixie")
+    with site.web as web:
+        for name in ("taut-coordinator", "taut-relay"):
+            site.install(deb(NEW, name))
+            assert web.run("systemctl", "is-active", name, check=False).stdout.strip() == "inactive"
+        web.run("systemctl", "enable", "--now", "taut-coordinator")
+        wait_until(lambda: web.run("taut-coordinator", "check", "--state", "/var/lib/taut-coordinator", check=False).returncode == 0, "a database")
+        web.run("dpkg", "--purge", "taut-coordinator", "taut-relay")
+        assert web.run("systemctl", "is-active", "taut-coordinator", check=False).stdout.strip() == "inactive"
+        assert web.run("ls", "/var/lib/private/taut-coordinator").stdout

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Builds static programs, packages and images from a commit, into target/packages (docs/internals/packages.md). Needs root and mmdebstrap.
+
+    tools/packages.py [--targets NAMES] [--commit COMMIT] [--output FOLDER]    builds
+    tools/packages.py --twice [--targets NAMES]                                builds twice in different folders, and compares every byte
+    tools/packages.py --run [--targets NAMES]                                  two nodes of each target that is built shake hands, under qemu where needed
+    tools/packages.py --check FOLDER [--key FILE]                              checks signature and checksums
+
+NAMES are separated by commas; without them, all of tools/shipping/targets.py. Everything is built in a Debian root of its own below target/packages-root, from the files
+of a commit, never from a working tree. TAUT_SIGNING_KEY names the key that signs.
+"""
+
+import argparse
+import filecmp
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from shipping import handshake, programs, root, signing, targets  # noqa: E402
+
+OUTPUT = root.ROOT / "target" / "packages"
+
+
+def build(commit, chosen, output):
+    """Builds everything and signs it."""
+    root.prepare()
+    programs.take_source(commit)
+    programs.vendor()
+    date = programs.date_of(commit)
+    for target in chosen:
+        programs.build(target, date)
+    root.say("making packages")
+    tools = {"/tools": root.ROOT / "tools", "/dist": root.ROOT / "dist"}
+    words = ["python3", "-B", "-m", "shipping.assemble", programs.version(), date, *(target.name for target in chosen)]
+    root.run("env", "-C", "/tools", *words, folders={**root.INSIDE, **tools})
+    made = root.INSIDE["/out"]
+    signing.sign(made)
+    shutil.rmtree(output, ignore_errors=True)
+    shutil.copytree(made, output)
+    files = json.loads((output / "index.json").read_text())["files"]
+    root.say(f"{len(files)} files in {root.shown(output)}; index.json lists them, and SHA256SUMS is signed")
+
+
+def compare(first, second):
+    """Returns the files that differ between two builds."""
+    names = sorted({file.name for folder in (first, second) for file in folder.iterdir()} - {signing.SIGNATURE, signing.PUBLIC})
+    return [name for name in names if not ((first / name).exists() and (second / name).exists() and filecmp.cmp(first / name, second / name, shallow=False))]
+
+
+def build_twice(words):
+    """Builds in two folders that share nothing but this clone; returns the exit status."""
+    folders = []
+    for name in ("first", "other/place/second"):
+        place = root.ROOT / "target" / "packages-twice" / name
+        folders.append(place / "packages")
+        call = [sys.executable, __file__, *words, "--output", folders[-1]]
+        subprocess.run(call, check=True, env={**os.environ, "TAUT_PACKAGES_ROOT": str(place / "root")})
+    different = compare(*folders)
+    for name in different:
+        print(f"packages: {name} differs between the two builds", file=sys.stderr)
+    if not different:
+        root.say(f"both builds have the same {len(list(folders[0].iterdir())) - 2} files, byte for byte")
+    return bool(different)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--targets", default=",".join(target.name for target in targets.TARGETS))
+    parser.add_argument("--commit", default="HEAD")
+    parser.add_argument("--output", type=Path, default=OUTPUT)
+    parser.add_argument("--twice", action="store_true")
+    parser.add_argument("--run", action="store_true")
+    parser.add_argument("--check", type=Path, metavar="FOLDER")
+    parser.add_argument("--key", type=Path, help=f"public key; default: FOLDER/{signing.PUBLIC}")
+    options = parser.parse_args()
+    if options.check:
+        if not signing.check(options.check, options.key or options.check / signing.PUBLIC):
+            raise root.Failed(f"{options.check}: the signature or a checksum is wrong", "fetch the files again, and use none of them")
+        print("signature and checksums are right")
+        return 0
+    chosen = [targets.named(name) for name in options.targets.split(",")]
+    if options.run:
+        return max(handshake.run(target) for target in chosen)
+    commit = programs.commit(options.commit)
+    if options.twice:
+        return build_twice(["--targets", options.targets, "--commit", commit])
+    build(commit, chosen, options.output.resolve())
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,123 @@
+"""Static programs for every processor, from the sources of a commit."""
+
+import hashlib
+import io
+import platform
+import re
+import subprocess
+import tarfile
+
+from . import root, targets
+
+# Where Debian has the source of the standard library, which is compiled with the programs.
+LIBRARY = "/usr/lib/rustlib/src/rust/library"
+UNITS = "dist/systemd"
+# Has cargo take libraries from that folder alone.
+VENDORED = """
+[source.crates-io]
+replace-with = "vendored-sources"
+
+[source.vendored-sources]
+directory = "/vendor"
+"""
+
+
+def commit(name):
+    """Returns the full name of a commit."""
+    found = subprocess.run(["git", "-C", root.ROOT, "rev-parse", "--verify", "--quiet", f"{name}^{{commit}}"], capture_output=True, text=True, check=False)
+    if found.returncode:
+        raise root.Failed(f"this clone has no commit {name}", "name one that `git log` shows")
+    return found.stdout.strip()
+
+
+def date_of(name):
+    """Returns the time of a commit, in seconds since 1970."""
+    return int(subprocess.run(["git", "-C", root.ROOT, "show", "-s", "--format=%ct", name], capture_output=True, text=True, check=True).stdout)
+
+
+def take_source(name):
+    """Puts the files of a commit into the root. Files that are there with the same content stay as they are, so that what depends on them is not compiled again."""
+    place = root.INSIDE["/src"]
+    wanted = extract(name, place)
+    if not (place / UNITS).exists():
+        # Release 0.1.0 had no units; the first ones fit its options.
+        first = subprocess.run(["git", "-C", root.ROOT, "rev-list", "--reverse", "HEAD", "--", UNITS], capture_output=True, text=True, check=True).stdout.split()
+        wanted |= extract(first[0], place, UNITS) | {(place / UNITS).parent}
+    for path in sorted(place.rglob("*"), reverse=True):
+        if path not in wanted:
+            path.rmdir() if path.is_dir() else path.unlink()
+
+
+def extract(name, place, *paths):
+    """Writes files of a commit into a folder; returns their paths."""
+    archive = subprocess.run(["git", "-C", root.ROOT, "archive", name, *paths], capture_output=True, check=True).stdout
+    written = set()
+    with tarfile.open(fileobj=io.BytesIO(archive)) as files:
+        for member in files:
+            path = place / member.name
+            written.add(path)
+            if member.isdir():
+                path.mkdir(parents=True, exist_ok=True)
+            elif member.isfile():
+                content = files.extractfile(member).read()
+                if not path.is_file() or path.read_bytes() != content:
+                    path.write_bytes(content)
+                path.chmod(member.mode & 0o755)
+    return written
+
+
+def version():
+    """Returns the version that the sources have."""
+    return re.search(r'^version = "([^"]+)"', (root.INSIDE["/src"] / "Cargo.toml").read_text(encoding="utf-8"), re.MULTILINE)[1]
+
+
+def vendor():
+    """Fetches the libraries that Cargo.lock names, with their checksums, and those of the standard library."""
+    lock = (root.INSIDE["/src"] / "Cargo.lock").read_bytes()
+    wanted = hashlib.sha256(lock + root.output("rustc", "--version").encode()).hexdigest()
+    stamp = root.INSIDE["/build"] / "vendored"
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    root.say("fetching the libraries that Cargo.lock names")
+    root.output("sh", "-c", f"cd /src && cargo vendor --quiet --locked --versioned-dirs --sync {LIBRARY}/Cargo.toml /vendor", online=True)
+    home = root.INSIDE["/build"] / "home" / ".cargo"
+    home.mkdir(parents=True, exist_ok=True)
+    (home / "config.toml").write_text(VENDORED)
+    stamp.write_text(wanted)
+
+
+def build(target, date):
+    """Builds the programs of a target."""
+    others = [program for program in target.programs if program is not targets.COORDINATOR]
+    cargo(target, date, others, "abort")
+    if targets.COORDINATOR in target.programs:
+        # A panic ends what it happened in, and not the channels of all nodes (fault N7).
+        cargo(target, date, [targets.COORDINATOR], "unwind")
+    for program in target.programs:
+        if not binary(target, program).exists():
+            raise root.Failed(f"{target.name}: cargo made no {program.name}", "the lines above say why")
+
+
+def binary(target, program):
+    """Returns the path of a built program."""
+    return root.INSIDE["/build"] / "target" / target.rust / "release" / program.name
+
+
+def cargo(target, date, programs, panic):
+    """Builds programs of one target, with the standard library. Nothing is fetched."""
+    names = ", ".join(program.name for program in programs)
+    root.say(f"building {names} for {target.name} (minutes)")
+    # The C library comes from zig, and not with Rust's standard library, which Debian has for this host's processor only. A panic that aborts unwinds no stack, so tables
+    # for that are dead weight: a tenth of the node.
+    options = "-C link-self-contained=no" + (" -C force-unwind-tables=no" if panic == "abort" else "")
+    flags = f"CARGO_TARGET_{target.rust.upper().replace('-', '_')}_RUSTFLAGS={options}"
+    words = ["--release", "--locked", "--offline", "--quiet", "--target", target.rust, f"-Zbuild-std=std,panic_{panic}", "--config", f'profile.release.panic="{panic}"']
+    chosen = [word for program in programs for word in ("-p", program.crate)]
+    # RUSTC_BOOTSTRAP: building the standard library is a feature of nightly compilers only, and this compiler belongs to the library's source.
+    variables = ["RUSTC_BOOTSTRAP=1", "CARGO_TARGET_DIR=/build/target", f"SOURCE_DATE_EPOCH={date}", flags]
+    root.run("env", "-C", "/src", *variables, "nice", "cargo-zigbuild", "zigbuild", *words, *chosen)
+
+
+def own():
+    """Returns the target of this host's processor, whose programs run here."""
+    return next((target for target in targets.TARGETS if target.rust.startswith(platform.machine())), targets.TARGETS[0])

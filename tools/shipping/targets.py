@@ -1,0 +1,69 @@
+"""The processors that packages are built for, the kinds of packages, and the pinned versions of what builds them."""
+
+from dataclasses import dataclass
+
+# The Debian release of the root in which everything is built: its Rust is new enough, and has the source of the standard library.
+SUITE = "trixie"
+# Packages of that root. Rust and the source of its standard library, a C compiler for what runs during a build, Python for zig, Go for nfpm, and qemu, which runs
+# programs of other processors.
+ROOT_PACKAGES = (
+    *("ca-certificates", "cargo-web", "rustc-web", "rust-web-src", "gcc", "libc6-dev", "python3", "python3-pip", "golang-go"),
+    *("qemu-user", "iproute2", "iputils-ping", "wireguard-tools"),
+)
+# zig is the C compiler and the linker for every target. The files are pinned by their hashes, in requirements.txt.
+NFPM = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.0"
+
+
+@dataclass(frozen=True)
+class Program:
+    """A program, which is a package and an image of its own."""
+
+    name: str
+    # The package of cargo.
+    crate: str
+    summary: str
+
+
+NODE = Program("taut", "taut", "node of Taut, an encrypted overlay network that speaks WireGuard")
+RELAY = Program("taut-relay", "taut-relay-server", "relay for nodes of Taut networks that no direct path connects")
+COORDINATOR = Program("taut-coordinator", "taut-coordinator", "coordinator of Taut networks: members, addresses and policy")
+PROGRAMS = (NODE, RELAY, COORDINATOR)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A processor."""
+
+    name: str
+    rust: str
+    programs: tuple
+    # The processor's name in each kind of package. A kind without a name is not made: no system with such packages runs on this processor.
+    deb: str = ""
+    rpm: str = ""
+    apk: str = ""
+    archlinux: str = ""
+    ipk: str = ""
+    # Architecture and variant of an image (OCI image specification, config.md). Empty: no image.
+    oci: str = ""
+    # The program of qemu that runs this target's programs elsewhere.
+    qemu: str = ""
+
+
+TARGETS = (
+    Target("x86-64", "x86_64-unknown-linux-musl", PROGRAMS, "amd64", "x86_64", "x86_64", "x86_64", "x86_64", "amd64"),
+    Target("aarch64", "aarch64-unknown-linux-musl", PROGRAMS, "arm64", "aarch64", "aarch64", "aarch64", "aarch64_generic", "arm64", "qemu-aarch64"),
+    # Raspberry Pi 2 and later with a 32-bit system. A coordinator belongs on a larger host.
+    Target("armv7", "armv7-unknown-linux-musleabihf", (NODE, RELAY), "armhf", "armv7hl", "armv7", "armv7h", "arm_cortex-a7_neon-vfpv4", "arm/v7", "qemu-arm"),
+    # Routers: MediaTek MT7621 and older Ralinks, and the big-endian Atheros AR71xx to QCA95xx. Nobody builds other packages for them.
+    Target("mipsel", "mipsel-unknown-linux-musl", (NODE, RELAY), ipk="mipsel_24kc", qemu="qemu-mipsel"),
+    Target("mips", "mips-unknown-linux-musl", (NODE, RELAY), ipk="mips_24kc", qemu="qemu-mips"),
+)
+KINDS = ("deb", "rpm", "apk", "archlinux", "ipk")
+
+
+def named(name):
+    """Returns the target of this name."""
+    found = [target for target in TARGETS if target.name == name]
+    if not found:
+        raise SystemExit(f"packages: there is no target {name}; there are {', '.join(target.name for target in TARGETS)}")
+    return found[0]

@@ -1,0 +1,145 @@
+#!/usr/bin/env python3
+"""Tests of tools/shipping that need neither root nor a build."""
+
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from shipping import handshake, images, packages, programs, root, signing, targets  # noqa: E402
+
+DEB = ("deb.postinst", "deb.prerm", "deb.postrm")
+
+
+class Scripts(unittest.TestCase):
+    """The scripts of packages, with their names filled in."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.stage = Path(folder.name)
+        patches = (mock.patch.object(packages, "SOURCE", root.ROOT), mock.patch.object(packages, "SCRIPTS", root.ROOT / "dist" / "packages"))
+        for patch in patches:
+            patch.start()
+            self.addCleanup(patch.stop)
+
+    def test_each_is_a_script_of_the_shell_without_a_gap(self):
+        for program in targets.PROGRAMS:
+            for name in (*DEB, "postinstall", "preremove"):
+                file = packages.script(program, name, self.stage)
+                self.assertNotRegex(Path(file).read_text(), r"@[A-Z]+@", f"{program.name} {name}")
+                done = subprocess.run(["sh", "-n", file], capture_output=True, text=True, check=False)
+                self.assertEqual((done.returncode, done.stderr), (0, ""), f"{program.name} {name}")
+
+    def test_a_purge_of_the_node_spares_other_programs(self):
+        for name in ("etc/default/taut", "etc/default/taut-work", "var/lib/taut/identity.json", "var/lib/taut-work/identity.json", "etc/taut/taut.toml"):
+            self.assertFalse(self.after_purge(name).exists(), name)
+        for name in ("etc/default/taut-relay", "var/lib/taut-coordinator/coordinator.db", "var/lib/taut-relay/key", "etc/taut/coordinator.toml", "etc/other"):
+            self.assertTrue(self.after_purge(name).exists(), name)
+
+    def after_purge(self, name):
+        """Returns the place of a file after a purge of the node from a host that has it."""
+        host = self.stage / "host"
+        (host / name).parent.mkdir(parents=True, exist_ok=True)
+        (host / name).write_text("")
+        text = Path(packages.script(targets.NODE, "deb.postrm", self.stage)).read_text()
+        script = self.stage / "purge"
+        script.write_text(re.sub(r"(?<=[ (])/(?=etc|var|run|usr)", f"{host}/", text))
+        subprocess.run(["sh", "-e", script, "purge"], check=True)
+        return host / name
+
+
+class Versions(unittest.TestCase):
+    def test_a_version_between_releases_sorts_before_the_release_in_every_kind(self):
+        found = {kind: packages.version_for(kind, "0.2.0-dev", "202611290037") for kind in targets.KINDS}
+        self.assertEqual(found, {kind: f"0.2.0{sign}202611290037" for kind, sign in zip(targets.KINDS, ("~dev", "~dev", "_pre", "dev", "~dev"), strict=True)})
+        self.assertEqual({packages.version_for(kind, "0.2.0", "1") for kind in targets.KINDS}, {"0.2.0"})
+
+
+@unittest.skipUnless(shutil.which("openssl"), "the program openssl is missing: apt-get install openssl")
+class Signatures(unittest.TestCase):
+    """fault L6: files with a bad signature are refused."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name) / "packages"
+        self.folder.mkdir()
+        (self.folder / "taut.deb").write_bytes(b"a package")
+        sums = subprocess.run(["sha256sum", "taut.deb"], cwd=self.folder, capture_output=True, text=True, check=True).stdout
+        (self.folder / signing.SUMS).write_text(sums)
+        with mock.patch.object(signing, "LOCAL_KEY", Path(folder.name) / "key.pem"), mock.patch.object(root, "say"):
+            signing.sign(self.folder)
+            self.assertEqual(signing.LOCAL_KEY.stat().st_mode & 0o777, 0o600)
+        self.public = self.folder / signing.PUBLIC
+
+    def test_fault_l6_files_as_they_were_signed_pass(self):
+        self.assertTrue(signing.check(self.folder, self.public))
+
+    def test_fault_l6_a_changed_file_is_refused(self):
+        (self.folder / "taut.deb").write_bytes(b"A package")
+        self.assertFalse(signing.check(self.folder, self.public))
+
+    def test_fault_l6_changed_checksums_are_refused(self):
+        (self.folder / "taut.deb").write_bytes(b"A package")
+        sums = subprocess.run(["sha256sum", "taut.deb"], cwd=self.folder, capture_output=True, text=True, check=True).stdout
+        (self.folder / signing.SUMS).write_text(sums)
+        self.assertFalse(signing.check(self.folder, self.public))
+
+    def test_fault_l6_a_signature_of_another_key_is_refused(self):
+        other = self.folder.parent / "other.pem"
+        signing.openssl("genpkey", "-algorithm", "ed25519", "-out", other)
+        signing.openssl("pkey", "-in", other, "-pubout", "-out", other.with_suffix(".pub"))
+        self.assertFalse(signing.check(self.folder, other.with_suffix(".pub")))
+
+
+class Images(unittest.TestCase):
+    def test_an_archive_is_the_same_each_time_and_has_what_was_put_in(self):
+        files = {"run": (None, 0o755), "usr/bin/taut": (b"program", 0o755), "var/run": ("/run", 0o777)}
+        first, second = (images.archive(files, 1_700_000_000) for _ in range(2))
+        self.assertEqual(first, second)
+        listed = subprocess.run(["tar", "--list", "--verbose", "--file", "-"], input=first, capture_output=True, check=True).stdout.decode()
+        self.assertRegex(listed, r"drwxr-xr-x 0/0 .* run/\n-rwxr-xr-x 0/0 .* usr/bin/taut\nlrwxrwxrwx 0/0 .* var/run -> /run\n")
+
+
+class Sources(unittest.TestCase):
+    def test_files_that_stay_the_same_are_not_written_again(self):
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(root.INSIDE, {"/src": Path(folder)}):
+            programs.take_source("HEAD")
+            kept, changed, added = (Path(folder) / name for name in ("LICENSE", "Cargo.toml", "core/no-such-file"))
+            before = kept.stat().st_mtime_ns
+            changed.write_text("")
+            added.write_text("")
+            programs.take_source("HEAD")
+            self.assertEqual(kept.stat().st_mtime_ns, before)
+            self.assertIn("[workspace]", changed.read_text())
+            self.assertFalse(added.exists())
+
+
+class Emulation(unittest.TestCase):
+    def test_a_registration_matches_programs_of_its_processor_alone(self):
+        def header(order, machine, kind):
+            numbers = b"".join(number.to_bytes(2, order) for number in (kind, machine))
+            return b"\x7fELF\x01" + (b"\x01" if order == "little" else b"\x02") + b"\x01" + bytes(9) + numbers
+
+        def matches(line, program):
+            magic, mask = (bytes(int(byte, 16) for byte in part.split("\\x")[1:]) for part in line.split(":")[4:6])
+            return all(program[at] & mask[at] == magic[at] for at in range(len(magic)))
+
+        with tempfile.TemporaryDirectory() as folder:
+            binary = Path(folder) / "taut"
+            binary.write_bytes(header("big", 8, 2))
+            line = handshake.registration(binary, "qemu-mips")
+        self.assertTrue(line.endswith(":/usr/bin/qemu-mips:FP"))
+        self.assertTrue(matches(line, header("big", 8, 2)) and matches(line, header("big", 8, 3)))
+        for other in (header("little", 8, 2), header("big", 20, 2), header("big", 8, 1)):
+            self.assertFalse(matches(line, other))
+
+
+if __name__ == "__main__":
+    unittest.main()
