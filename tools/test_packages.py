@@ -13,7 +13,7 @@ from unittest import mock
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from shipping import handshake, images, packages, programs, root, signing, targets  # noqa: E402
 
-DEB = ("deb.postinst", "deb.prerm", "deb.postrm")
+DEB = ("deb.preinst", "deb.postinst", "deb.prerm", "deb.postrm")
 
 
 class Scripts(unittest.TestCase):

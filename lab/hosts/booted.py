@@ -74,14 +74,14 @@ def missing_reason():
     return "" if "cgroup2" in Path("/proc/filesystems").read_text() else "this kernel has no control groups of version 2"
 
 
-def debian_root(suite):
-    """Returns the folder of a root of this Debian release, which is made if it is missing (minutes)."""
-    place = PLACE / f"host-{suite}"
+def debian_root(suite, *more):
+    """Returns the folder of a root of this Debian release, with further packages, which is made if it is missing (minutes)."""
+    place = PLACE / "-".join(("host", suite, *more))
     if not place.exists():
         sys.path.insert(0, str(ROOT / "tools"))
         from shipping import root  # noqa: PLC0415
 
-        root.bootstrap(suite, place, PACKAGES)
+        root.bootstrap(suite, place, (*PACKAGES, *more))
     return place
 
 

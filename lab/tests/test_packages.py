@@ -19,10 +19,10 @@ SUITES = ("bookworm", "trixie")
 STATE = ("ip -br link", "ip rule", "ip -6 rule", "ip route show table all", "ip -6 route show table all", "nft list ruleset")
 
 
-def deb(folder, name="taut"):
-    """Returns the deb of a program for this machine."""
+def package(kind, folder=NEW, name="taut"):
+    """Returns the package of a program for this machine."""
     index = json.loads((folder / "index.json").read_text())
-    return folder / next(one["file"] for one in index["files"] if (one["name"], one["kind"], one["architecture"]) == (name, "deb", "x86-64"))
+    return folder / next(one["file"] for one in index["files"] if (one["name"], one["kind"], one["architecture"]) == (name, kind, "x86-64"))
 
 
 def lacking():
@@ -37,17 +37,25 @@ pytestmark = [pytest.mark.programs, pytest.mark.skipif(bool(lacking()), reason=l
 class Site:
     """A coordinator, a node that pings, and a host that boots and has only what packages install."""
 
-    def __init__(self, lab, suite):
+    def __init__(self, lab, suite, *more):
         switch = lab.switch("internet")
         self.coordinator = Coordinator(lab.host("coord", switch)).start()
-        self.peer = Node(lab.host("peer", switch)).start()
+        self.peer = Node(lab.host("peer", switch)).start("--advertise-exit-node")
         self.peer.up(self.coordinator.join_token)
-        self.web = BootedHost(lab.host("web", switch), debian_root(suite))
+        self.web = BootedHost(lab.host("web", switch), debian_root(suite, *more))
 
-    def install(self, package):
-        self.web.copy(package, "/tmp/taut.deb")
-        self.web.run("dpkg", "--install", "/tmp/taut.deb", timeout=3 * PATIENCE_S)
-        self.web.run("rm", "/tmp/taut.deb")
+    def install(self, file, *command):
+        self.web.copy(file, "/tmp/package")
+        self.web.run(*(command or ("dpkg", "--install")), "/tmp/package", timeout=3 * PATIENCE_S)
+        self.web.run("rm", "/tmp/package")
+
+    def choose_exit(self):
+        """Has the host send everything through the peer, with the kill switch."""
+        wait_until(lambda: "peer" in self.coordinator.cli("routes", "list").stdout, "the coordinator to know the exit node")
+        self.coordinator.cli("routes", "approve", "peer", "exit-node")
+        self.peer.wait_for(lambda status: status["exit"]["is_exit"], "the peer to forward")
+        self.web.run("taut", "set", "--exit-node", "peer", "--kill-switch")
+        wait_until(lambda: "kill_switch" in self.web.run("nft", "list", "tables").stdout, "the kill switch to be in force", details=self.details)
 
     def join(self):
         self.web.run("taut", "up", "--join", self.coordinator.join_token, "--hostname", "web", timeout=2 * PATIENCE_S)
@@ -78,7 +86,7 @@ def test_fault_j9_a_node_from_a_deb_comes_back_after_a_reboot_and_leaves_nothing
     site = Site(lab, suite)
     with site.web as web:
         before = site.traces()
-        site.install(deb(NEW))
+        site.install(package("deb"))
         assert web.run("systemctl", "is-active", "taut").stdout.strip() == "active"
         addresses = site.join()
         site.reach()
@@ -96,18 +104,54 @@ def test_fault_j9_a_node_from_a_deb_comes_back_after_a_reboot_and_leaves_nothing
         assert site.traces() == before
 
 
+def test_fault_j9_a_package_that_is_removed_takes_its_kill_switch_along(lab):
+    site = Site(lab, "trixie")
+    with site.web as web:
+        before = site.traces()
+        site.install(package("deb"))
+        site.join()
+        site.choose_exit()
+        # The rules outlive a daemon, and come before the network after a boot.
+        web.reboot()
+        assert "kill_switch" in web.run("nft", "list", "tables").stdout
+        web.run("dpkg", "--remove", "taut")
+        assert site.traces()[1] == before[1]
+        # Installed again, the daemon puts it back.
+        site.install(package("deb"))
+        wait_until(lambda: "kill_switch" in web.run("nft", "list", "tables").stdout, "the kill switch to be back", details=site.details)
+        web.run("dpkg", "--purge", "taut")
+        assert site.traces() == before
+
+
+def test_fault_l6_an_rpm_installs_works_and_leaves_nothing_but_its_state(lab):
+    site = Site(lab, "trixie", "rpm")
+    with site.web as web:
+        before = site.traces()
+        site.install(package("rpm"), "rpm", "--install", "--nodeps")
+        # Debian's rpm does not know which files dpkg installed, hence --nodeps.
+        assert web.run("rpm", "--verify", "taut", "--nodeps").stdout == ""
+        assert web.run("systemctl", "is-active", "taut", check=False).stdout.strip() == "inactive"
+        web.run("systemctl", "enable", "--now", "taut")
+        site.join()
+        site.reach()
+        web.run("rpm", "--erase", "taut")
+        files, network = site.traces()
+        assert network == before[1]
+        assert {path for path in files - before[0] if not path.startswith("/var/lib/taut")} == set()
+
+
 @pytest.mark.skipif(not (OLD / "index.json").exists(), reason=f"there is no package of release {releases.previous()}: make packages-previous")
 @pytest.mark.parametrize("suite", SUITES)
 def test_an_upgrade_from_the_previous_release_under_traffic_keeps_identity_and_comes_up(lab, suite):
     site = Site(lab, suite)
     with site.web as web:
-        site.install(deb(OLD))
+        site.install(package("deb", OLD))
         assert releases.previous() in web.run("taut", "--version").stdout
         addresses = site.join()
         site.reach()
         with flow.PingStream(site.peer.host, site.address()) as beat:
             first = web.run("systemctl", "show", "--value", "--property=MainPID", "taut").stdout
-            site.install(deb(NEW))
+            site.install(package("deb"))
             wait_until(lambda: web.run("systemctl", "is-active", "taut", check=False).stdout.strip() == "active", "the unit to run again", details=site.details)
             site.reach()
             beats = beat.finish()
@@ -123,11 +167,11 @@ def test_fault_l6_a_package_starts_nothing_where_the_policy_of_the_host_forbids_
     site = Site(lab, "trixie")
     with site.web as web:
         web.run("sh", "-c", "printf '#!/bin/sh\\nexit 101\\n' > /usr/sbin/policy-rc.d && chmod 755 /usr/sbin/policy-rc.d")
-        site.install(deb(NEW))
+        site.install(package("deb"))
         assert web.run("systemctl", "is-active", "taut", check=False).stdout.strip() == "inactive"
         # An administrator's choice outlives an upgrade.
         web.run("systemctl", "disable", "taut")
-        site.install(deb(NEW))
+        site.install(package("deb"))
         assert web.run("systemctl", "is-enabled", "taut", check=False).stdout.strip() == "disabled"
         # Installation without systemd, as into an image, works too.
         web.run("dpkg", "--purge", "taut")
@@ -137,7 +181,7 @@ def test_fault_l6_scripts_of_the_servers_start_nothing_and_the_database_of_a_coo
     site = Site(lab, "trixie")
     with site.web as web:
         for name in ("taut-coordinator", "taut-relay"):
-            site.install(deb(NEW, name))
+            site.install(package("deb", name=name))
             assert web.run("systemctl", "is-active", name, check=False).stdout.strip() == "inactive"
         web.run("systemctl", "enable", "--now", "taut-coordinator")
         wait_until(lambda: web.run("taut-coordinator", "check", "--state", "/var/lib/taut-coordinator", check=False).returncode == 0, "a database")

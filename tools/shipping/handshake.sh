@@ -2,6 +2,7 @@
 #
 #   handshake.sh PROGRAM REGISTRATION     REGISTRATION for binfmt_misc; - where the program runs without qemu
 set -eu
+umask 077
 program=$1 registration=$2
 mount -t tmpfs tmpfs /run
 [ -e /dev/net/tun ] || { echo 'handshake: /dev/net/tun is missing' >&2; exit 2; }

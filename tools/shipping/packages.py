@@ -76,6 +76,8 @@ def contents(program, kind, binary, manuals, licences, stage):
         # Flash is scarce: the licences of libraries are beside the packages, in licences-*.txt.
         return [*found, entry(SOURCE / "LICENSE", f"/usr/share/licenses/{program.name}/LICENSE")]
     found += pages(program, manuals) + documents(program)
+    # rpm removes only folders that a package owns.
+    found += [{"dst": f"/usr/share/{folder}/{program.name}", "type": "dir"} for folder in ("doc", *(() if kind == "deb" else ("licenses",)))]
     place = f"/usr/share/doc/{program.name}/copyright" if kind == "deb" else f"/usr/share/licenses/{program.name}/LICENSE"
     return [*found, entry(SOURCE / "LICENSE", place), entry(licences, f"/usr/share/doc/{program.name}/licences-of-libraries.txt")]
 
@@ -137,7 +139,7 @@ def script(program, name, stage):
 def scripts(program, kind, stage):
     """Returns the scripts of a package, in nfpm's words."""
     if kind == "deb":
-        return {"scripts": {stage_: script(program, f"deb.{name}", stage) for stage_, name in (("postinstall", "postinst"), ("preremove", "prerm"), ("postremove", "postrm"))}}
+        return {"scripts": {stage_: script(program, f"deb.{name}", stage) for stage_, name in (("preinstall", "preinst"), ("postinstall", "postinst"), ("preremove", "prerm"), ("postremove", "postrm"))}}
     after, before = script(program, "postinstall", stage), script(program, "preremove", stage)
     own = {kind: {"scripts": {"postupgrade": after}}} if kind in ("apk", "archlinux") else {}
     return {"scripts": {"postinstall": after, "preremove": before}, **own}

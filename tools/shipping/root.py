@@ -104,7 +104,12 @@ mount --rbind /dev "$root/dev"
 mount -t tmpfs tmpfs "$root/tmp"
 while [ "$1" != -- ]; do [ -e "$root$2" ] || mkdir -p "$root$2"; mount --bind "$1" "$root$2"; shift 2; done
 shift
-exec chroot "$root" "$@"
+cd "$root"
+# Not chroot: in one, a command could make no user namespace.
+pivot_root . mnt
+cd /
+umount -l /mnt
+exec "$@"
 """
 
 

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 # The Debian release of the root in which everything is built: its Rust is new enough, and has the source of the standard library.
 SUITE = "trixie"
-# Packages of that root. Rust and the source of its standard library, a C compiler for what runs during a build, Python for zig, Go for nfpm, and qemu, which runs
-# programs of other processors.
+# Packages of that root. Rust and the source of its standard library, a C compiler for what runs during a build, Python for zig, Go for nfpm, and what runs
+# two nodes of another processor.
 ROOT_PACKAGES = (
     *("ca-certificates", "cargo-web", "rustc-web", "rust-web-src", "gcc", "libc6-dev", "python3", "python3-pip", "golang-go"),
-    *("qemu-user", "iproute2", "iputils-ping", "wireguard-tools"),
+    *("mount", "qemu-user", "iproute2", "iputils-ping", "wireguard-tools"),
 )
 # zig is the C compiler and the linker for every target. The files are pinned by their hashes, in requirements.txt.
 NFPM = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.43.0"
