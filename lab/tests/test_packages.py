@@ -2,6 +2,7 @@
 previous release: `make packages-previous`."""
 
 import json
+import shlex
 
 import pytest
 
@@ -22,7 +23,7 @@ STATE = ("ip -br link", "ip rule", "ip -6 rule", "ip route show table all", "ip 
 def package(kind, folder=NEW, name="taut"):
     """Returns the package of a program for this machine."""
     index = json.loads((folder / "index.json").read_text())
-    return folder / next(one["file"] for one in index["files"] if (one["name"], one["kind"], one["architecture"]) == (name, kind, "x86-64"))
+    return folder / next(one["file"] for one in index["files"] if (one["name"], one["kind"]) == (name, kind) and "x86-64" in one["architecture"].split("+"))
 
 
 def lacking():
@@ -138,6 +139,59 @@ def test_fault_l6_an_rpm_installs_works_and_leaves_nothing_but_its_state(lab):
         files, network = site.traces()
         assert network == before[1]
         assert {path for path in files - before[0] if not path.startswith("/var/lib/taut")} == set()
+
+
+def test_the_image_of_the_node_runs_under_podman_with_one_capability(lab):
+    site = Site(lab, "trixie", "podman", "crun")
+    with site.web as web:
+        site.web.copy(package("oci"), "/tmp/image.tar")
+        # The system is on an overlay already, and one overlay does not lie on another.
+        podman = ("podman", "--storage-driver", "vfs")
+        image = web.run(*podman, "pull", "--quiet", "oci-archive:/tmp/image.tar", timeout=3 * PATIENCE_S).stdout.split()[-1]
+        # Not every machine has the controllers of groups that crun sets limits with.
+        confined = ("--cgroups", "disabled", "--network", "host", "--cap-drop", "all", "--cap-add", "NET_ADMIN", "--device", "/dev/net/tun", "--read-only", "--tmpfs", "/run", "--volume", "taut:/var/lib/taut")
+        web.run(*podman, "run", "--detach", "--name", "node", *confined, image, timeout=3 * PATIENCE_S)
+        wait_until(lambda: web.run(*podman, "exec", "node", "/usr/bin/taut", "status", check=False).returncode != 2, "the daemon to answer")
+        web.run(*podman, "exec", "node", "/usr/bin/taut", "up", "--join", site.coordinator.join_token, "--hostname", "web", timeout=2 * PATIENCE_S)
+        site.peer.wait_for_peers("web")
+        site.reach()
+        web.run(*podman, "restart", "node", timeout=2 * PATIENCE_S)
+        site.reach()
+
+
+# Makes a root with busybox and what an ipk holds (tar archives within one), as a router without glibc and systemd has it. /var is in memory there.
+_ROUTER = """
+mkdir -p {root}/bin {root}/dev/net {root}/proc {root}/etc {root}/tmp {root}/usr/bin
+cd {root}
+ln -s tmp var
+cp {busybox} bin/busybox
+mount -t proc proc proc
+mount -t tmpfs memory tmp
+mkdir -p tmp/run tmp/lib
+for node in null:1:3 urandom:1:9 net/tun:10:200; do
+    name=${{node%%:*}} numbers=${{node#*:}}
+    mknod -m 666 dev/$name c ${{numbers%:*}} ${{numbers#*:}}
+done
+chroot . /bin/busybox --install -s /bin
+cp {ipk} package.ipk
+chroot . /bin/sh -ec 'tar -xzOf package.ipk ./data.tar.gz | tar -xz'
+chroot . /usr/bin/taut up --join {token} --hostname web
+echo joined
+exec cat
+"""
+
+
+def test_the_files_of_an_ipk_make_a_node_on_a_root_with_busybox_alone(lab):
+    switch = lab.switch("internet")
+    coordinator = Coordinator(lab.host("coord", switch)).start()
+    peer, host = Node(lab.host("peer", switch)).start(), lab.host("web", switch)
+    peer.up(coordinator.join_token)
+    words = {"root": host.state / "router", "busybox": debian_root("trixie", "busybox-static") / "bin" / "busybox", "ipk": package("ipk"), "token": coordinator.join_token}
+    script = _ROUTER.format(**{key: shlex.quote(str(value)) for key, value in words.items()})
+    router = host.start("unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-ec", script, name="router", env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
+    router.wait_for_output("joined")
+    peer.wait_for_peers("web")
+    assert flow.answers(peer.host, peer.peer("web")["addresses"][0].partition("/")[0], PATIENCE_S)
 
 
 @pytest.mark.skipif(not (OLD / "index.json").exists(), reason=f"there is no package of release {releases.previous()}: make packages-previous")
