@@ -129,7 +129,7 @@ class Emulation(unittest.TestCase):
 
         def matches(line, program):
             magic, mask = (bytes(int(byte, 16) for byte in part.split("\\x")[1:]) for part in line.split(":")[4:6])
-            return all(program[at] & mask[at] == magic[at] for at in range(len(magic)))
+            return all((program[at] ^ magic[at]) & mask[at] == 0 for at in range(len(magic)))
 
         with tempfile.TemporaryDirectory() as folder:
             binary = Path(folder) / "taut"

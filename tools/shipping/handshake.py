@@ -15,9 +15,7 @@ def registration(binary, emulator):
     mask = bytearray(b"\xff" * ELF_BYTES)
     mask[7:16] = bytes(9)
     # Executable (2) and position independent (3) differ in one bit, at the end of the number that the byte order says.
-    low = 16 if magic[5] == 1 else 17
-    mask[low] = 0xFE
-    magic[low] &= 0xFE
+    mask[16 if magic[5] == 1 else 17] = 0xFE
     magic[7:16] = bytes(9)
     escaped = ["".join(f"\\x{byte:02x}" for byte in part) for part in (magic, mask)]
     return f":taut:M::{escaped[0]}:{escaped[1]}:/usr/bin/{emulator}:FP"
