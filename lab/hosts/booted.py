@@ -56,14 +56,16 @@ exec env -i container=lab PATH=/usr/sbin:/usr/bin:/sbin:/bin /lib/systemd/system
 _TIDY = """
 mount -t cgroup2 groups /mnt
 cd /mnt
-for group in {group}; do
-    [ ! -d "$group" ] || find "$group" -depth -type d -exec rmdir {{}} + 2>/dev/null || true
+for group in {groups}; do
+    {unless} continue
+    [ ! -d "$group" ] || find "$group" -depth -type d -exec rmdir {{}} + 2>/dev/null || echo left
 done
 """
 
 
-def _tidy(groups):
-    call("unshare", "--mount", "sh", "-ec", _TIDY.format(group=groups))
+def _tidy(groups, unless="false &&"):
+    """Removes control groups; returns true if none of them is left. `unless` begins a command of the shell that spares one."""
+    return not call("unshare", "--mount", "sh", "-ec", _TIDY.format(groups=groups, unless=unless)).stdout
 
 
 def missing_reason():
@@ -96,14 +98,15 @@ class BootedHost:
         self._first = None
 
     def __enter__(self):
-        # Groups of runs that were killed.
-        _tidy("tautlab-*")
+        # Groups of runs that were killed. A running lab has the namespace of that name.
+        _tidy("tautlab-*", 'test -e "/run/netns/$group" &&')
         return self.boot()
 
     def __exit__(self, *_):
         self.process.kill()
         wait_until(lambda: not self.process.alive, f"{self.name} to end")
-        _tidy(shlex.quote(self.host.namespace))
+        # Process 1 has ended, and the kernel still ends what ran in its system.
+        wait_until(lambda: _tidy(shlex.quote(self.host.namespace)), f"the control groups of {self.name} to be empty")
 
     def boot(self):
         """Boots, and waits until systemd has started what it starts."""
