@@ -11,11 +11,12 @@ import pytest
 
 from lab.hosts.programs import binary
 from lab.hosts.wait import wait_until
-from lab.nodes.exits import SERVER
+from lab.nodes.exits import SERVER, udp_answer
 from lab.nodes.full_tunnel import FullTunnel
 from lab.nodes.subnets import seen_as, serve
 from lab.nodes.taut import Node
 from lab.runs import kill_switch as schedules
+from lab.traffic import bound as bound_program
 from lab.traffic import public_names
 
 # By day a few schedules; a night runs as many as the figure is about.
@@ -73,13 +74,54 @@ def test_fault_j5_what_has_no_way_into_the_overlay_goes_nowhere(lab):
     net = FullTunnel(lab)
     net.choose()
     host = net.client.host
-    capture = net.listen()
-    host.run("ping", "-c", "1", "-W", "1", "-I", "eth0", "2001:db8:77::9", check=False)
+    capture, talk = net.listen(), net.talk()
+    for address in ("2001:db8:77::9", "198.18.0.9", net.bystander.ipv4):
+        host.run("ping", "-c", "1", "-W", "1", "-I", "eth0", address, check=False)
     host.run("sysctl", "-qw", "net.ipv6.conf.taut0.disable_ipv6=1")
     wait_until(lambda: "dev taut0" not in host.run("ip", "-6", "route", "show", "table", "29696").stdout, "the device to have no IPv6")
     host.run("ping", "-c", "1", "-W", "1", "2001:db8:77::9", check=False)
+    talk.wait()
     found = capture.finish()
     assert found["clear"] == 0, found
+
+
+def bound(host, kind, address, port, *mark):
+    """Asks a service by TCP or UDP from a socket that is bound to the network interface; returns the address that it sees, or the name of an error."""
+    return host.run(sys.executable, "-I", Path(bound_program.__file__), "eth0", kind, address, port, *mark).stdout.strip()
+
+
+def test_fault_j5_programs_that_name_the_interface_do_not_go_past_the_exit_node(lab):
+    # The gateway pretends to be a host of the internet.
+    net = FullTunnel(lab)
+    host, pretended = net.client.host, "198.18.0.9"
+    net.rogue.ip(f"address add {pretended}/32 dev lo")
+    serve(net.rogue, 80)
+    serve(net.bystander, 80)
+    net.serve_udp(net.rogue, 53, pretended)
+    net.serve_udp(net.rogue, 67, net.rogue.ipv4)
+    before = bound(host, "tcp", pretended, 80), bound(host, "udp", pretended, 53)
+    assert before == (host.ipv4, host.ipv4), "the witness"
+    net.choose()
+    # A program fails at once.
+    assert bound(host, "tcp", pretended, 80) == "ConnectionRefusedError"
+    assert bound(host, "udp", pretended, 53) == "PermissionError"
+    assert bound(host, "tcp", net.bystander.ipv4, 80) == "ConnectionRefusedError"
+    # Without any route Linux takes the address for a neighbour, who may answer.
+    host.ip("route del default")
+    assert bound(host, "tcp", pretended, 80) == "ConnectionRefusedError"
+    # What a network needs goes on: routes with gateways, and DHCP.
+    net.default_routes()
+    host.ip(f"route add 10.9.0.0/16 via {net.rogue.ipv4}")
+    assert udp_answer(host, net.rogue.ipv4, port=67, own=68) == (host.ipv4, 68)
+    # A rule of another program that is asked before ours wins, as that of another VPN for its own packets.
+    host.run("ip", "rule", "add", "pref", "5210", "fwmark", "0x80000/0xff0000", "lookup", "main")
+    wait_until(lambda: bound(host, "tcp", pretended, 80, "0x80000") == host.ipv4, "packets with the mark to pass")
+    assert bound(host, "tcp", pretended, 80) == "ConnectionRefusedError"
+    net.client.taut("set", "--exit-node-allow-lan-access")
+    wait_until(lambda: bound(host, "tcp", net.bystander.ipv4, 80) == host.ipv4, "the local network to answer")
+    assert bound(host, "tcp", pretended, 80) == "ConnectionRefusedError"
+    net.client.taut("set", "--exit-node", "none")
+    assert bound(host, "tcp", pretended, 80) == host.ipv4
 
 
 def test_fault_j8_rules_and_routes_are_restored_once(lab):
@@ -87,7 +129,7 @@ def test_fault_j8_rules_and_routes_are_restored_once(lab):
     net.choose()
     host = net.client.host
     before = rules(host), rules(host, "-6")
-    assert len(before[0]) == 3 and len(before[1]) == 4
+    assert len(before[0]) == 3 and len(before[1]) == 2
     for _ in range(3):
         host.run("ip", "rule", "flush")
         host.run("ip", "-6", "rule", "del", "pref", "5301")
@@ -191,24 +233,42 @@ def test_fault_j1_without_the_kill_switch_the_daemons_end_is_seen(lab):
     assert capture.finish()["clear"] > 0
 
 
+def test_fault_j9_a_crash_without_the_kill_switch_leaves_a_host_that_works(lab):
+    net = FullTunnel(lab)
+    host = net.client.host
+    serve(net.rogue, 80)
+    serve(host, 7171)
+    for address in ("198.18.0.9/32 dev lo", "2001:db8:77::9/128 dev lo"):
+        net.rogue.ip(f"address add {address}")
+    net.choose()
+    assert seen_as(host, "198.18.0.9", 80, timeout=0.5) is None
+    net.client.kill()
+    # No daemon and no command puts the host back: what held packets was the daemon's own.
+    assert seen_as(host, "198.18.0.9", 80) == host.ipv4 and seen_as(host, "2001:db8:77::9", 80) == host.ipv6
+    assert bound(host, "tcp", "198.18.0.9", 80) == host.ipv4
+    assert seen_as(net.rogue, host.ipv4, 7171) == net.rogue.ipv4 and seen_as(net.rogue, host.ipv6, 7171) == net.rogue.ipv6
+    assert tables(host) == [] and not host.run("ip", "route", "show", "table", "29696", check=False).stdout
+    # The next start takes over.
+    net.client.start()
+    net.wait_for_tunnel()
+    assert seen_as(host, "198.18.0.9", 80, timeout=0.5) is None
+    assert len(rules(host)) == 3
+
+
 def test_fault_j1_neither_the_coordinator_nor_a_lost_device_ends_the_choice(lab):
     # Without the kill switch, while the daemon runs.
     net = FullTunnel(lab)
     net.choose()
     host = net.client.host
     serve(host, 7171)
-    capture = net.listen()
-
-    def send():
-        for target in ("198.18.0.9", "2001:db8:77::9"):
-            host.run("ping", "-c", "2", "-i", "0.2", "-W", "1", target, check=False)
-
+    capture, talk = net.listen(), net.talk()
     host.run("ip", "link", "del", "taut0")
-    send()
+    talk.wait()
     net.wait_for_tunnel()
     net.coordinator.cli("nodes", "remove", "client")
     net.client.wait_for(lambda status: status["state"] == "needs-join", "the refusal")
-    send()
+    talk.wait()
+    talk.end()
     found = capture.finish()
     assert found["clear"] == 0, found
     # A DHCP client may still add routes; nobody is locked out, and the user is told how to end it.

@@ -43,23 +43,29 @@ def checksum(data):
 def udp(family, to, port, payload, interface=None, own=None):
     with socket.socket(family, socket.SOCK_DGRAM) as one:
         one.setblocking(False)
-        if interface:
-            one.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
+        bind(one, interface)
         if own:
             one.bind((own, 0))
         one.sendto(payload, (to, port))
 
 
-def tcp(family, to):
+def bind(one, interface):
+    if interface:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_BINDTODEVICE, interface.encode())
+
+
+def tcp(family, to, interface=None):
     with socket.socket(family, socket.SOCK_STREAM) as one:
         one.setblocking(False)
+        bind(one, interface)
         one.connect_ex((to, 443))
 
 
-def echo(family, to):
+def echo(family, to, interface=None):
     six = family == socket.AF_INET6
     with socket.socket(family, socket.SOCK_RAW, socket.IPPROTO_ICMPV6 if six else socket.IPPROTO_ICMP) as one:
         one.setblocking(False)
+        bind(one, interface)
         head = struct.pack("!BBHHH", 128 if six else 8, 0, 0, 7, 7)
         # The kernel fills in the checksum of ICMPv6.
         sum_ = 0 if six else checksum(head + MARKER)
@@ -75,8 +81,9 @@ def round_of(interface, targets, owns):
         for own in owns:
             if (":" in own) == (":" in to):
                 quietly(udp, family, to, 443, MARKER, None, own)
-        quietly(tcp, family, to)
-        quietly(echo, family, to)
+        for device in (None, interface):
+            quietly(tcp, family, to, device)
+            quietly(echo, family, to, device)
 
 
 def main():

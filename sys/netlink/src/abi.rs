@@ -93,10 +93,17 @@ pub(crate) const RTAX_FEATURE_ECN: u32 = 1;
 
 // Attributes and fields of rules (fib_rules.h).
 pub(crate) const FRA_DST: u16 = 1;
+pub(crate) const FRA_SRC: u16 = 2;
+pub(crate) const FRA_IIFNAME: u16 = 3;
 pub(crate) const FRA_PRIORITY: u16 = 6;
 pub(crate) const FRA_FWMARK: u16 = 10;
+pub(crate) const FRA_FLOW: u16 = 11;
+pub(crate) const FRA_SUPPRESS_IFGROUP: u16 = 13;
+pub(crate) const FRA_SUPPRESS_PREFIXLEN: u16 = 14;
 pub(crate) const FRA_TABLE: u16 = 15;
 pub(crate) const FRA_FWMASK: u16 = 16;
+pub(crate) const FRA_OIFNAME: u16 = 17;
+pub(crate) const FRA_PAD: u16 = 18;
 pub(crate) const FRA_PROTOCOL: u16 = 21;
 pub(crate) const FRA_IP_PROTO: u16 = 22;
 /// `struct fib_rule_port_range`: first and last port, inclusive.
@@ -106,7 +113,6 @@ pub(crate) const FRA_DPORT_RANGE: u16 = 24;
 pub(crate) const FIB_RULE_INVERT: u32 = 2;
 /// The rule's packets ask a table.
 pub(crate) const FR_ACT_TO_TBL: u8 = 1;
-pub(crate) const FR_ACT_UNREACHABLE: u8 = 7;
 
 // Fields of routes (rtnetlink.h).
 pub(crate) const RTPROT_UNSPEC: u8 = 0;

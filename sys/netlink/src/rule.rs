@@ -14,10 +14,7 @@ use crate::request::Netlink;
 use crate::route::ROUTE_PROTOCOL;
 
 /// `struct fib_rule_hdr` (fib_rules.h): family, destination and source prefix lengths, tos, table, two reserved bytes, action, flags.
-const FIXED_LEN: usize = 12;
-
-/// In place of a table: the packets of the rule have no way, and the program that sends them gets an error (`unreachable`). The kernel uses no table 0 (rtnetlink.h, `RT_TABLE_UNSPEC`).
-pub const NO_WAY: u32 = 0;
+pub(crate) const FIXED_LEN: usize = 12;
 
 /// The packets that a rule is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,7 +53,7 @@ pub struct RoutingRule {
     pub priority: u32,
     /// Its packets.
     pub selector: Selector,
-    /// The table that they ask; if it has no route, the next rule follows. [`NO_WAY`] ends the search instead.
+    /// The table that they ask; if it has no route, the next rule follows.
     pub table: u32,
 }
 
@@ -70,7 +67,7 @@ impl fmt::Display for RoutingRule {
             Selector::To(prefix) => write!(f, "to {prefix}")?,
             Selector::Udp { from, to } => write!(f, "ipproto udp sport {from} dport {to}")?,
         }
-        if self.table == NO_WAY { f.write_str(" unreachable") } else { write!(f, " lookup {}", self.table) }
+        write!(f, " lookup {}", self.table)
     }
 }
 
@@ -117,19 +114,17 @@ fn request(kind: u16, flags: u16, rule: &RoutingRule) -> NetlinkRequest {
     fixed[0] = if rule.ipv4 { abi::AF_INET } else { abi::AF_INET6 };
     // Tables beyond 8 bits stand in the attribute alone.
     fixed[4] = u8::try_from(rule.table).unwrap_or_default();
-    fixed[7] = action(rule.table);
+    fixed[7] = abi::FR_ACT_TO_TBL;
     if let Selector::To(prefix) = rule.selector {
         fixed[1] = prefix.length();
     }
     if matches!(rule.selector, Selector::NotMarked { .. }) {
         fixed[8..12].copy_from_slice(&abi::FIB_RULE_INVERT.to_ne_bytes());
     }
-    let mut request = NetlinkRequest::new(kind, flags, &fixed)
+    let request = NetlinkRequest::new(kind, flags, &fixed)
         .number(abi::FRA_PRIORITY, rule.priority)
-        .attribute(abi::FRA_PROTOCOL, &[ROUTE_PROTOCOL]);
-    if rule.table != NO_WAY {
-        request = request.number(abi::FRA_TABLE, rule.table);
-    }
+        .attribute(abi::FRA_PROTOCOL, &[ROUTE_PROTOCOL])
+        .number(abi::FRA_TABLE, rule.table);
     match rule.selector {
         Selector::Marked { mark, mask } | Selector::NotMarked { mark, mask } => {
             request.number(abi::FRA_FWMARK, mark).number(abi::FRA_FWMASK, mask)
@@ -144,11 +139,6 @@ fn request(kind: u16, flags: u16, rule: &RoutingRule) -> NetlinkRequest {
                 .attribute(abi::FRA_DPORT_RANGE, &range(to))
         }
     }
-}
-
-/// Returns what the kernel does with the packets of a rule with this table.
-fn action(table: u32) -> u8 {
-    if table == NO_WAY { abi::FR_ACT_UNREACHABLE } else { abi::FR_ACT_TO_TBL }
 }
 
 /// The attributes of a rule that are understood.
@@ -182,7 +172,7 @@ pub(crate) fn read(message: Message<'_>) -> Result<Option<RoutingRule>, Malforme
     }
     let is_inverted = parse::u32_at(fixed, 8)? & abi::FIB_RULE_INVERT != 0;
     let Some(selector) = found.selector(is_inverted, ipv4, fixed[1]) else { return Ok(None) };
-    let is_ours = found.protocol == ROUTE_PROTOCOL && fixed[7] == action(found.table);
+    let is_ours = found.protocol == ROUTE_PROTOCOL && fixed[7] == abi::FR_ACT_TO_TBL;
     Ok(is_ours.then_some(RoutingRule { ipv4, priority: found.priority, selector, table: found.table }))
 }
 
@@ -234,12 +224,10 @@ mod tests {
             (false, Selector::To("fd00:1::/64".parse().unwrap())),
             (true, Selector::Udp { from: 68, to: 67 }),
         ] {
-            for table in [29_696, NO_WAY] {
-                let rule = RoutingRule { ipv4, priority: 5_300, selector, table };
-                let bytes = request(abi::RTM_NEWRULE, 0, &rule).finish(1);
-                let message = messages(&bytes).next().unwrap().unwrap();
-                assert_eq!(read(message), Ok(Some(rule)), "{rule}");
-            }
+            let rule = RoutingRule { ipv4, priority: 5_300, selector, table: 29_696 };
+            let bytes = request(abi::RTM_NEWRULE, 0, &rule).finish(1);
+            let message = messages(&bytes).next().unwrap().unwrap();
+            assert_eq!(read(message), Ok(Some(rule)), "{rule}");
         }
     }
 }

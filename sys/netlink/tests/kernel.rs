@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd};
 use taut_namespace::{enter_new, in_namespace};
 use taut_netlink::{
-    Address, Changes, Hop, MAIN_TABLE, Monitor, Netlink, NetlinkError, ROUTE_PROTOCOL, Route, RoutingRule, Scope,
-    Selector, Watch,
+    Address, Changes, Hop, MAIN_TABLE, Monitor, Netlink, NetlinkError, OtherRule, ROUTE_PROTOCOL, Route, RoutingRule,
+    Scope, Selector, Watch,
 };
 
 /// Index of the loopback interface, 1: it is the first interface of every namespace.
@@ -462,6 +462,39 @@ fn another_namespace_can_be_asked_and_watched() {
 fn rules_by_ip(family: &str) -> String {
     let done = std::process::Command::new("ip").args([family, "rule", "show"]).output().unwrap();
     String::from_utf8(done.stdout).unwrap()
+}
+
+#[test]
+fn rules_of_other_programs_are_read_with_all_of_their_conditions() {
+    in_namespace(|| {
+        let mut netlink = open();
+        for text in [
+            "rule add pref 5210 fwmark 0x80000/0xff0000 lookup main",
+            "rule add pref 100 from 192.0.2.0/24 to 10.1.0.0/16 iif lo lookup 100",
+            "-6 rule add pref 100 from 2001:db8::/32 oif lo lookup 100",
+            // For all packets, with a condition that is not read, that ends the search, after ours.
+            "rule add pref 5270 lookup 52",
+            "rule add pref 101 from 192.0.2.0/24 ipproto udp lookup 100",
+            "rule add pref 102 not from 192.0.2.0/24 lookup 100",
+            "rule add pref 103 from 198.51.100.0/24 unreachable",
+            "rule add pref 5301 from 192.0.2.0/24 lookup 100",
+        ] {
+            run(text);
+        }
+        let of = |ipv4| OtherRule { ipv4, ..OtherRule::default() };
+        let mut expected = [
+            OtherRule { mark: Some((0x8_0000, 0xff_0000)), ..of(true) },
+            OtherRule {
+                source: "192.0.2.0/24".parse().ok(),
+                destination: "10.1.0.0/16".parse().ok(),
+                from: Some(String::from("lo")),
+                ..of(true)
+            },
+            OtherRule { source: "2001:db8::/32".parse().ok(), to: Some(String::from("lo")), ..of(false) },
+        ];
+        expected.sort_unstable();
+        assert_eq!(netlink.other_rules_before(5_301).unwrap(), expected);
+    });
 }
 
 #[test]

@@ -245,5 +245,12 @@ fn packets_are_counted_and_a_set_empties_itself() {
         table.add_families("paused", std::time::Duration::from_millis(1)).unwrap();
         while send().is_ok() {}
         assert!(table.is_complete().unwrap());
+        // Into an empty set, and again: shorter and longer.
+        for seconds in [60, 10, 600] {
+            table.renew_families("paused", std::time::Duration::from_secs(seconds)).unwrap();
+            let left = table.families_left("paused").unwrap().unwrap().as_millis();
+            assert!(left > u128::from(seconds) * 800 && left <= u128::from(seconds) * 1000, "{seconds} {left}");
+            assert_eq!(send(), Ok(1));
+        }
     });
 }

@@ -3,6 +3,7 @@
 //! An address inside another tunnel is not used as an endpoint: that tunnel would carry our packets, its own packets may go through us, and it reduces the MTU. Peers are
 //! not told of such addresses, and none that a peer names is probed.
 
+use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use taut_base::{Prefix, SOCKET_MARK};
@@ -174,7 +175,10 @@ impl Surroundings {
     /// Returns the networks that matter while an exit node is in use. A network counts as local only with private addresses: the operator of a network can claim any other (fault J3). A bridge
     /// without a network card and without a router is inside this host.
     pub(crate) fn nearby(&self) -> Nearby {
-        let mut nearby = Nearby { overlays: self.overlays(), ..Nearby::default() };
+        let tunnels: BTreeSet<&String> =
+            self.own.iter().filter(|own| own.kind == Kind::Overlay).map(|own| &own.interface).collect();
+        let tunnels = tunnels.into_iter().cloned().collect();
+        let mut nearby = Nearby { overlays: self.overlays(), tunnels, ..Nearby::default() };
         for own in self.own.iter().filter(|own| own.usable && own.kind != Kind::Overlay) {
             let has_router = self.routers.iter().any(|(_, interface)| *interface == own.interface);
             let is_inside = own.is_inner && !has_router;
@@ -416,6 +420,7 @@ pub(super) mod tests {
         assert_eq!(shown, ["192.168.1.0/24", "192.168.7.0/24", "fd00:7::/64"]);
         assert_eq!(nearby.inside, [(String::from("docker0"), "172.17.0.0/16".parse().unwrap())]);
         assert_eq!(nearby.uplinks, ["br0", "eth0", "eth1"]);
+        assert_eq!(nearby.tunnels, ["wg0"]);
     }
 
     #[test]

@@ -116,6 +116,12 @@ impl NftRule {
         self.of_family(abi::AF_INET)
     }
 
+    /// Condition: it is a packet of IPv6.
+    #[must_use]
+    pub fn of_ipv6(self) -> Self {
+        self.of_family(abi::AF_INET6)
+    }
+
     /// Condition: the packet comes from this prefix.
     #[must_use]
     pub fn source(self, prefix: Prefix) -> Self {

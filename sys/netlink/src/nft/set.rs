@@ -24,8 +24,25 @@ impl NftTable {
     pub fn add_families(&mut self, set: &str, time: Duration) -> Result<(), NetlinkError> {
         self.remove_families(set)?;
         let milliseconds = u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
-        let batch = self.elements(abi::NFT_MSG_NEWSETELEM, set, &[abi::AF_INET, abi::AF_INET6], Some(milliseconds));
+        let mut batch = Batch::begin();
+        let families = [abi::AF_INET, abi::AF_INET6];
+        self.elements(&mut batch, abi::NFT_MSG_NEWSETELEM, set, &families, Some(milliseconds));
         self.send("open the nftables set", batch)
+    }
+
+    /// Has both address families stay in a set for this time from now, whether they are in it or not. They are out of it at no moment.
+    ///
+    /// # Errors
+    /// If there is no such table or set.
+    pub fn renew_families(&mut self, set: &str, time: Duration) -> Result<(), NetlinkError> {
+        let milliseconds = Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1));
+        let families = [abi::AF_INET, abi::AF_INET6];
+        let mut batch = Batch::begin();
+        // An element that is there keeps its time when it is added, and one that is not there cannot be removed.
+        self.elements(&mut batch, abi::NFT_MSG_NEWSETELEM, set, &families, milliseconds);
+        self.elements(&mut batch, abi::NFT_MSG_DELSETELEM, set, &families, None);
+        self.elements(&mut batch, abi::NFT_MSG_NEWSETELEM, set, &families, milliseconds);
+        self.send("renew the nftables set", batch)
     }
 
     /// Removes both address families from a set. That they, the set or the table are not there is no error.
@@ -35,7 +52,8 @@ impl NftTable {
     pub fn remove_families(&mut self, set: &str) -> Result<(), NetlinkError> {
         // In batches of their own: one family that is gone would keep the other one in the set.
         for family in [abi::AF_INET, abi::AF_INET6] {
-            let batch = self.elements(abi::NFT_MSG_DELSETELEM, set, &[family], None);
+            let mut batch = Batch::begin();
+            self.elements(&mut batch, abi::NFT_MSG_DELSETELEM, set, &[family], None);
             match self.send("close the nftables set", batch) {
                 Err(error) if error.code() == Some(libc::ENOENT) => {}
                 other => other?,
@@ -80,8 +98,7 @@ impl NftTable {
         }
     }
 
-    fn elements(&self, kind: u16, set: &str, families: &[u8], milliseconds: Option<u64>) -> Batch {
-        let mut batch = Batch::begin();
+    fn elements(&self, batch: &mut Batch, kind: u16, set: &str, families: &[u8], milliseconds: Option<u64>) {
         batch.message(kind);
         batch.attribute(abi::NFTA_SET_ELEM_LIST_TABLE, &text(&self.name));
         batch.attribute(abi::NFTA_SET_ELEM_LIST_SET, &text(set));
@@ -95,7 +112,6 @@ impl NftTable {
             batch.close(element);
         }
         batch.close(list);
-        batch
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use taut_base::Time;
 use taut_netlink::{NetlinkError, NftTable};
 
-use super::plan::{KillSwitchPlan, PAUSED};
+use super::kill_plan::{KillSwitchPlan, PAUSED};
 
 /// Interval of checks, 500 ms: no program can be kept from removing a table that belongs to nobody, so it is looked for, and back within a second (fault J8).
 const CHECKS: Duration = Duration::from_millis(500);

@@ -1,11 +1,15 @@
 //! The host while an exit node is in use: a table of routes into the overlay, and rules that lead everything there but our own packets (docs/internals/exit.md).
 //!
 //! - this file: what is there, what is missing, and its restoration (fault J8);
-//! - `plan`: what should be there;
+//! - `plan`: the routing rules that should be there;
+//! - `marks`: the rules of nftables beside them; `passes`: what they let through;
 //! - `source_check`: strict reverse path filters;
-//! - `kill_switch`: what stays without the daemon.
+//! - `kill_switch`, `kill_plan`: what stays without the daemon.
 
+mod kill_plan;
 mod kill_switch;
+mod marks;
+mod passes;
 mod plan;
 mod source_check;
 
@@ -18,11 +22,13 @@ use taut_netlink::{Netlink, NetlinkError, NftTable, Route};
 
 use super::services::listening_ports_now;
 use crate::api::Failure;
-use plan::{MOST_PORTS, MarkPlan, routing_rules};
+use marks::{ALIVE, MOST_PORTS, MarkPlan};
+use plan::routing_rules;
 use source_check::SourceCheck;
 
+pub(crate) use kill_plan::KillSwitchPlan;
 pub(crate) use kill_switch::{KillSwitch, load, look, pause, remove};
-pub(crate) use plan::{ExitRouting, KillSwitchPlan, Nearby, Slot};
+pub(crate) use plan::{ExitRouting, Nearby, Slot};
 pub(crate) use source_check::restore_source_check;
 
 /// Time from news about rules or routes to the check, 10 ms: `ip rule flush` causes a message for each rule.
@@ -40,8 +46,8 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Index of the loopback interface, 1: it is the first one of every network namespace (net/core/net_namespace.c).
 const LOOPBACK: u32 = 1;
 
-/// Worst rank of a route.
-const WORST: u32 = u32::MAX;
+/// Time for which a table that the kernel does not remove with the daemon holds packets back after the daemon's last check, 10 s: five times [`IDLE`] (before Linux 5.12).
+const HOLD: Duration = Duration::from_secs(10);
 
 /// All addresses of each family.
 const ANY: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::UNSPECIFIED), IpAddr::V6(Ipv6Addr::UNSPECIFIED)];
@@ -58,7 +64,8 @@ pub(crate) struct ExitDevice {
 }
 
 /// The routes and rules of an exit node on this host. They follow the user's choice, not the network: if the coordinator removes this node, or another program removes the device, they stay,
-/// and nothing leaves.
+/// and nothing leaves. What holds packets back ends with this process: rules of nftables that belong to it, and routes of its device. After a crash the routing rules alone are left, which find
+/// no route and so change nothing.
 pub(crate) struct ExitRoutes {
     /// The connection to the kernel; `None` until it is needed.
     netlink: Option<Netlink>,
@@ -173,15 +180,15 @@ impl ExitRoutes {
     /// Adds what is missing, and returns what that was. The marks come before the rules that look at them, and the routes before the rules that ask for them.
     fn update(&mut self) -> Result<Vec<&'static str>, String> {
         let mut missing = Vec::new();
-        if self.set_table().map_err(|error| error.to_string())? {
-            missing.push("marks");
-        }
-        // A filter that stays strict drops answers, but must not keep the rules away.
-        let filters = self.source_check.loosen(&self.nearby.uplinks);
         let mut netlink = match self.netlink.take() {
             Some(netlink) => netlink,
             None => Netlink::open().map_err(|error| error.to_string())?,
         };
+        if self.set_table(&mut netlink).map_err(|error| error.to_string())? {
+            missing.push("marks");
+        }
+        // A filter that stays strict drops answers, but must not keep the rules away.
+        let filters = self.source_check.loosen(&self.nearby.uplinks);
         let routes = self.set_routes(&mut netlink);
         let rules = self.set_rules(&mut netlink);
         self.netlink = Some(netlink);
@@ -196,14 +203,15 @@ impl ExitRoutes {
         Ok(missing)
     }
 
-    /// Makes the table of nftables. Returns true if it was missing.
-    fn set_table(&mut self) -> Result<bool, NetlinkError> {
-        let inside = self.nearby.inside.iter().map(|(name, _)| name.clone()).collect();
-        let listening = self.listening.clone();
+    /// Makes the table of nftables. Returns true if it was missing, or a part of it.
+    fn set_table(&mut self, netlink: &mut Netlink) -> Result<bool, NetlinkError> {
         if let Some(device) = &self.device {
             self.device_name.clone_from(&device.name);
         }
-        let plan = MarkPlan { loopback: LOOPBACK, device: self.device_name.clone(), inside, listening };
+        let mut plan = MarkPlan::new(LOOPBACK, &self.device_name, self.routing, &self.nearby, self.device.is_some());
+        plan.listening.clone_from(&self.listening);
+        let [_, exit, _] = self.slot.priorities();
+        plan.others = netlink.other_rules_before(exit)?;
         let (table, present) = match &mut self.table {
             Some((table, present)) => (table, present),
             none => {
@@ -211,21 +219,20 @@ impl ExitRoutes {
                 (&mut made.0, &mut made.1)
             }
         };
+        plan.expires = !table.is_protected();
         // An error is not an empty answer: then the table is made again, which changes nothing if it was there.
-        if *present == plan && table.is_complete().unwrap_or(false) {
-            return Ok(false);
+        let (is_same, mut is_made) = (*present == plan, false);
+        if !is_same || !table.is_complete().unwrap_or(false) {
+            (*present, is_made) = (put(table, plan)?, true);
         }
-        table.replace(&plan.chains())?;
-        *present = plan;
-        Ok(true)
+        if present.expires {
+            table.renew_families(ALIVE, HOLD)?;
+        }
+        Ok(is_same && is_made)
     }
 
-    /// Adds the default routes into the overlay, and those of the last resort. Returns true if one into the overlay was missing.
+    /// Adds the default routes into the overlay. Returns true if one was missing. Without the device there are none, and the rules of nftables hold packets back.
     fn set_routes(&self, netlink: &mut Netlink) -> Result<bool, NetlinkError> {
-        for any in ANY {
-            // Without it, the rules alone end the search, and answers to connections from outside are lost while the device is gone.
-            let _ = netlink.claim_route(&last_resort(self.slot, any));
-        }
         let Some(device) = &self.device else { return Ok(false) };
         let table = self.slot.table();
         let present = netlink.routes_by(device.index)?;
@@ -295,7 +302,20 @@ impl ExitRoutes {
     }
 }
 
-/// Removes rules and routes of a network, as those that a crash left: routes without the device outlive it.
+/// Makes the table as planned. Returns the plan that is in force: a kernel that does not protect tables keeps this one after a crash, so that it has to end on its own.
+fn put(table: &mut NftTable, plan: MarkPlan) -> Result<MarkPlan, NetlinkError> {
+    if !plan.expires {
+        table.replace(&plan.chains())?;
+        if table.is_protected() {
+            return Ok(plan);
+        }
+    }
+    let plan = MarkPlan { expires: true, ..plan };
+    table.replace_with(Some(ALIVE), &plan.chains())?;
+    Ok(plan)
+}
+
+/// Removes rules and routes of a network, as those that a crash left.
 pub(crate) fn remove_routing(netlink: &mut Netlink, slot: Slot) {
     for rule in netlink.own_rules(&slot.priorities()).unwrap_or_default() {
         let _ = netlink.remove_rule(&rule);
@@ -303,16 +323,8 @@ pub(crate) fn remove_routing(netlink: &mut Netlink, slot: Slot) {
     for any in ANY {
         let mut into_overlay = Route { table: slot.table(), ..Route::new(any, 0, 0) };
         into_overlay.interface = None;
-        for route in [last_resort(slot, any), into_overlay] {
-            let _ = netlink.remove_route(&route);
-        }
+        let _ = netlink.remove_route(&into_overlay);
     }
-}
-
-/// Returns the route of the exit node's table for packets that have none into the overlay. In `output` of nftables, those that belong to a connection from outside get their mark, and all others
-/// end (`MarkPlan`).
-fn last_resort(slot: Slot, any: IpAddr) -> Route {
-    Route { table: slot.table(), metric: WORST, ..Route::new(any, 0, LOOPBACK) }
 }
 
 /// Returns true for the answers of kernels without IPv6.

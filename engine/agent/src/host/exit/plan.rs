@@ -1,10 +1,7 @@
-//! What the host needs while an exit node is in use: routing rules, and rules of nftables. Pure (docs/internals/exit.md).
+//! The routing rules that the host needs while an exit node is in use, and what they depend on. Pure (docs/internals/exit.md).
 
-use taut_base::{BOTH_MASK, MARK_MASK, Prefix, REPLY_MARK, SOCKET_MARK};
-use taut_netlink::{MAIN_TABLE, NO_WAY, NftChain, NftHook, NftRule, RoutingRule, Selector};
-
-/// Name of the devices of all Taut networks of a host, as nftables compares it: `taut0`, and `taut-NAME` for further networks.
-pub(super) const TAUT_DEVICES: &str = "taut*";
+use taut_base::{BOTH_MASK, Prefix, SOCKET_MARK};
+use taut_netlink::{MAIN_TABLE, RoutingRule, Selector};
 
 /// First number of the tables with the routes to exit nodes, 29,696 (0x7400): beyond the 256 tables that people number by hand, and of no other program that we know.
 const FIRST_TABLE: u32 = 0x7400;
@@ -13,10 +10,6 @@ const FIRST_TABLE: u32 = 0x7400;
 /// (from 32,765 down). What stands before them wins: docs/routes.md.
 const FIRST_PRIORITY: u32 = 5_300;
 
-/// First priority of the rules that end the search for IPv6, 5,400: behind those of all networks that ask tables. A program that is bound to another interface than the device finds no route in
-/// the table, and would get the host's own way from the main one.
-const FIRST_END: u32 = 5_400;
-
 /// First priority of the rule that leads our own packets to the main table, 32,700. The kernel's own rule for it (32,766) usually does; ours stays when another program flushes all rules.
 const FIRST_LATE_PRIORITY: u32 = 32_700;
 
@@ -24,10 +17,7 @@ const FIRST_LATE_PRIORITY: u32 = 32_700;
 const SLOTS: u32 = 32;
 
 /// Maximum number of rules for each kind of exception (other overlays, local networks, networks inside the host), 64: the kernel compares every new route lookup with all of them.
-const MOST_RULES: usize = 64;
-
-/// Most listening ports whose connections are kept when an exit node is chosen, 64.
-pub(super) const MOST_PORTS: usize = 64;
+pub(super) const MOST_RULES: usize = 64;
 
 /// The user's choices about what goes beside the exit node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,6 +41,8 @@ pub(crate) struct Nearby {
     pub(crate) overlays: Vec<Prefix>,
     /// Interfaces by which packets come in from outside.
     pub(crate) uplinks: Vec<String>,
+    /// Interfaces of other overlays.
+    pub(crate) tunnels: Vec<String>,
 }
 
 /// The place of a network's rules and routes among those of the host's other networks.
@@ -74,16 +66,17 @@ impl Slot {
         FIRST_TABLE + self.0
     }
 
-    /// Returns the priorities of its rules: exceptions, the exit node, the end of the search, our own packets.
-    pub(crate) fn priorities(self) -> [u32; 4] {
+    /// Returns the priorities of its rules: exceptions, the exit node, our own packets.
+    pub(crate) fn priorities(self) -> [u32; 3] {
         let first = FIRST_PRIORITY + 2 * self.0;
-        [first, first + 1, FIRST_END + self.0, FIRST_LATE_PRIORITY + self.0]
+        [first, first + 1, FIRST_LATE_PRIORITY + self.0]
     }
 }
 
-/// Returns the routing rules.
+/// Returns the routing rules. None ends the search: the kernel looks up the gateway of a new route by the same rules, so that no DHCP client could add one, and a program that names an interface would
+/// get through all the same, because Linux takes an IPv4 address without a route there for a neighbour (`MarkPlan` holds such packets back).
 pub(super) fn routing_rules(slot: Slot, routing: ExitRouting, nearby: &Nearby) -> Vec<RoutingRule> {
-    let [exceptions, exit, end, own] = slot.priorities();
+    let [exceptions, exit, own] = slot.priorities();
     let to = |prefix: Prefix| {
         let ipv4 = prefix.address().is_ipv4();
         RoutingRule { ipv4, priority: exceptions, selector: Selector::To(prefix), table: MAIN_TABLE }
@@ -91,9 +84,7 @@ pub(super) fn routing_rules(slot: Slot, routing: ExitRouting, nearby: &Nearby) -
     let local = nearby.local.iter().copied().filter(|_| routing.local_networks).take(MOST_RULES);
     let inside = nearby.inside.iter().map(|(_, prefix)| *prefix).take(MOST_RULES);
     let overlays = nearby.overlays.iter().copied().take(MOST_RULES);
-    // They never leave the link. A program names the interface with such an address, so the exit node has no route for it, and the search must not end.
-    let link_local = "fe80::/10".parse().ok();
-    let mut rules: Vec<RoutingRule> = local.chain(inside).chain(overlays).chain(link_local).map(to).collect();
+    let mut rules: Vec<RoutingRule> = local.chain(inside).chain(overlays).map(to).collect();
     // DHCP renews an address by a datagram to the server, which only the local network has.
     let selector = Selector::Udp { from: 68, to: 67 };
     rules.push(RoutingRule { ipv4: true, priority: exceptions, selector, table: MAIN_TABLE });
@@ -101,154 +92,12 @@ pub(super) fn routing_rules(slot: Slot, routing: ExitRouting, nearby: &Nearby) -
     for ipv4 in [true, false] {
         let selector = Selector::NotMarked { mark, mask };
         rules.push(RoutingRule { ipv4, priority: exit, selector, table: slot.table() });
-        // Not for IPv4: the kernel looks up the gateway of a new route by the same rules, so that no DHCP client could add one.
-        if !ipv4 {
-            rules.push(RoutingRule { ipv4, priority: end, selector, table: NO_WAY });
-        }
         let selector = Selector::Marked { mark, mask };
         rules.push(RoutingRule { ipv4, priority: own, selector, table: MAIN_TABLE });
     }
     rules.sort_unstable();
     rules.dedup();
     rules
-}
-
-/// What the table of nftables depends on that keeps connections from outside on their way.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct MarkPlan {
-    /// Index of the loopback interface.
-    pub(super) loopback: u32,
-    /// Name of the TUN device.
-    pub(super) device: String,
-    /// Names of the bridges inside the host.
-    pub(super) inside: Vec<String>,
-    /// Ports of TCP on which the host listened when the exit node was chosen: the kernel may not know their connections yet.
-    pub(super) listening: Vec<u16>,
-}
-
-impl MarkPlan {
-    /// Returns the chains.
-    pub(super) fn chains(&self) -> Vec<NftChain> {
-        vec![
-            NftChain { name: "incoming", hook: NftHook::MarkIncoming, rules: self.incoming() },
-            NftChain { name: "outgoing", hook: NftHook::MarkOutgoing, rules: self.outgoing() },
-            NftChain { name: "output", hook: NftHook::Output, rules: self.without_way() },
-            NftChain { name: "forward", hook: NftHook::Forward, rules: vec![self.to_loopback().count().drop()] },
-        ]
-    }
-
-    /// A connection that comes from outside to this host is marked, so that its packets ask the main table in both directions (fault J10).
-    fn incoming(&self) -> Vec<NftRule> {
-        let from = |name: &str| NftRule::new().from_named(name);
-        let mut rules = vec![NftRule::new().from_interface(self.loopback).accept()];
-        rules.extend([from(TAUT_DEVICES).accept(), from(&self.device).accept()]);
-        for bridge in &self.inside {
-            rules.push(of_reply(from(bridge)).set_mark(REPLY_MARK, MARK_MASK));
-            rules.push(from(bridge).accept());
-        }
-        let new = NftRule::new().to_host().of_new_connection();
-        rules.push(new.set_connection_mark(REPLY_MARK, MARK_MASK));
-        rules.push(of_reply(NftRule::new()).set_mark(REPLY_MARK, MARK_MASK));
-        rules
-    }
-
-    fn outgoing(&self) -> Vec<NftRule> {
-        let mut rules = vec![NftRule::new().marked(SOCKET_MARK, MARK_MASK).accept()];
-        // A packet from the middle of a connection, from a port on which this host listens: it came from outside, before the kernel kept track.
-        rules.extend(self.listening.iter().take(MOST_PORTS).map(|port| {
-            NftRule::new().of_new_connection().tcp_within(*port).set_connection_mark(REPLY_MARK, MARK_MASK)
-        }));
-        rules.push(of_reply(NftRule::new()).set_mark(REPLY_MARK, MARK_MASK));
-        rules
-    }
-
-    /// Without the device, or without IPv6 in it, the table's last route leads to the loopback interface: answers to connections from outside are marked on their way, and take the main table. All
-    /// others end here (fault J5).
-    fn without_way(&self) -> Vec<NftRule> {
-        let multicast = ["224.0.0.0/4", "ff00::/8"].iter().filter_map(|text| text.parse().ok());
-        let mut rules = vec![NftRule::new().marked(SOCKET_MARK, BOTH_MASK).accept()];
-        rules.push(self.to_loopback().to_host().accept());
-        rules.extend(multicast.map(|all| self.to_loopback().destination(all).accept()));
-        rules.extend([self.to_loopback().count().reject_tcp(), self.to_loopback().count().drop()]);
-        rules
-    }
-
-    fn to_loopback(&self) -> NftRule {
-        NftRule::new().to_interface(self.loopback)
-    }
-}
-
-/// Condition: the connection came from outside.
-fn of_reply(rule: NftRule) -> NftRule {
-    rule.of_marked_connection(REPLY_MARK, MARK_MASK)
-}
-
-/// Messages of ICMPv6 by which a network works at all: multicast listeners (130, 131, 132, 143), router solicitation (133), neighbour solicitation and advertisement (135, 136).
-const NEIGHBOURS: [u8; 7] = [130, 131, 132, 143, 133, 135, 136];
-
-/// What the kill switch lets through.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct KillSwitchPlan {
-    /// Name of the TUN device.
-    pub(crate) device: String,
-    /// Local networks that stay reachable.
-    pub(crate) local: Vec<Prefix>,
-    /// Networks inside the host, with the names of their bridges.
-    pub(crate) inside: Vec<(String, Prefix)>,
-}
-
-/// Name of the set of address families for which the kill switch is paused.
-pub(super) const PAUSED: &str = "paused";
-
-impl KillSwitchPlan {
-    /// Returns the plan of a network with these choices.
-    pub(crate) fn new(device: &str, routing: ExitRouting, nearby: &Nearby) -> Self {
-        let local = nearby.local.iter().copied().filter(|_| routing.local_networks).take(MOST_RULES).collect();
-        let inside = nearby.inside.iter().take(MOST_RULES).cloned().collect();
-        Self { device: String::from(device), local, inside }
-    }
-
-    /// Returns the chains: out go packets into the overlay, our own sealed ones, and those without which a network does not work. The last chain decides; the others have programs fail at once,
-    /// and count. In `output` the kernel still shows the interface that it chose before a packet was marked.
-    pub(super) fn chains(&self) -> Vec<NftChain> {
-        let drop = || NftRule::new().count().drop();
-        let reject = NftRule::new().count().reject_tcp();
-        let output = self.needed().chain(self.allowed()).chain([reject, drop()]).collect();
-        let forward = self.forwarded().chain(self.allowed()).chain([drop()]).collect();
-        let leaving = self.needed().chain(self.forwarded()).chain(self.allowed()).chain([drop()]).collect();
-        vec![
-            NftChain { name: "output", hook: NftHook::Output, rules: output },
-            NftChain { name: "forward", hook: NftHook::Forward, rules: forward },
-            NftChain { name: "leaving", hook: NftHook::Leaving, rules: leaving },
-        ]
-    }
-
-    /// Packets of this host without which neither the overlay nor a network works.
-    fn needed(&self) -> impl Iterator<Item = NftRule> {
-        let sealed = NftRule::new().marked(SOCKET_MARK, MARK_MASK);
-        let dhcp = [NftRule::new().udp(true, 68, 67), NftRule::new().udp(false, 546, 547)];
-        let neighbours = NEIGHBOURS.map(|kind| NftRule::new().icmpv6(kind));
-        let all = [NftRule::new().to_named("lo"), sealed].into_iter().chain(dhcp).chain(neighbours);
-        all.map(NftRule::accept)
-    }
-
-    /// Packets that come out of the overlay, to networks behind this node.
-    fn forwarded(&self) -> impl Iterator<Item = NftRule> {
-        [TAUT_DEVICES, &self.device].map(|name| NftRule::new().from_named(name).accept()).into_iter()
-    }
-
-    /// Packets into the overlay, to networks inside the host, and to local networks.
-    fn allowed(&self) -> impl Iterator<Item = NftRule> {
-        let devices = [TAUT_DEVICES, &self.device].into_iter();
-        let inside = self.inside.iter().map(|(name, prefix)| NftRule::new().to_named(name).destination(*prefix));
-        let link_local = ["fe80::/10", "ff02::/16"].iter().filter_map(|text| text.parse().ok());
-        let link_local = link_local.filter(|_: &Prefix| !self.local.is_empty());
-        let local = self.local.iter().copied().chain(link_local);
-        let to = devices.map(|name| NftRule::new().to_named(name).accept());
-        to.chain(inside.map(NftRule::accept))
-            .chain(local.map(|prefix| NftRule::new().destination(prefix).accept()))
-            .chain([NftRule::new().family_in(PAUSED).accept()])
-    }
 }
 
 #[cfg(test)]
@@ -261,6 +110,7 @@ mod tests {
             inside: vec![(String::from("docker0"), "172.17.0.0/16".parse().unwrap())],
             overlays: vec!["100.80.0.2/32".parse().unwrap()],
             uplinks: vec![String::from("eth0")],
+            tunnels: Vec::new(),
         }
     }
 
@@ -294,42 +144,18 @@ mod tests {
     #[test]
     fn networks_of_one_host_have_places_of_their_own() {
         let places = ["taut0", "taut-work", "taut-home", "taut-lab"].map(|name| Slot::of(name).priorities());
-        assert_eq!(places[0], [5_300, 5_301, 5_400, 32_700]);
+        assert_eq!(places[0], [5_300, 5_301, 32_700]);
         for place in &places[1..] {
-            assert!(place[0] > 5_301 && place[1] < 5_400 && place[2] > 5_400 && place[3] < 32_766);
+            assert!(place[0] > 5_301 && place[1] < 5_400 && place[2] > 32_700 && place[2] < 32_766);
         }
     }
 
     #[test]
-    fn fault_j1_the_kill_switch_ends_with_a_drop_in_each_chain() {
-        let plan = KillSwitchPlan::new("taut0", on(true), &nearby());
-        let chains = plan.chains();
-        for chain in &chains {
-            assert_eq!(chain.rules.last(), Some(&NftRule::new().count().drop()), "{}", chain.name);
-        }
-        let lan = NftRule::new().destination("192.168.1.0/24".parse().unwrap()).accept();
-        assert!(chains.iter().all(|chain| chain.rules.contains(&lan)));
-        // A bridge is open for its own network alone: a packet to any other address on it is one in the clear.
-        let docker = NftRule::new().to_named("docker0");
-        let inside = docker.clone().destination("172.17.0.0/16".parse().unwrap()).accept();
-        assert!(
-            chains.iter().all(|chain| chain.rules.contains(&inside) && !chain.rules.contains(&docker.clone().accept()))
-        );
-        let strict = KillSwitchPlan::new("taut0", on(false), &nearby());
-        assert!(strict.chains().iter().all(|chain| !chain.rules.contains(&lan)));
-        // Answers to connections from outside do not pass by their mark.
-        let reply = NftRule::new().marked(REPLY_MARK, MARK_MASK).accept();
-        assert!(chains.iter().all(|chain| !chain.rules.contains(&reply)));
-    }
-
-    #[test]
-    fn fault_j5_what_has_no_way_into_the_overlay_ends() {
-        let end = |family| format!("{family} rule 5400 not fwmark 0x74000000/0xfe000000 unreachable");
-        assert!(shown(false).contains(&end("IPv6")) && shown(true).contains(&end("IPv6")));
-        assert!(!shown(false).contains(&end("IPv4")), "the kernel would refuse the gateway of a new route");
-        let plan = MarkPlan { loopback: 1, device: String::from("taut0"), ..MarkPlan::default() };
-        for chain in plan.chains().split_off(2) {
-            assert_eq!(chain.rules.last(), Some(&NftRule::new().to_interface(1).count().drop()), "{}", chain.name);
-        }
+    fn no_rule_ends_the_search_for_a_route() {
+        // The kernel would refuse the gateway of a new route.
+        let tables: Vec<String> =
+            shown(true).iter().filter_map(|rule| Some(rule.split_once(" lookup ")?.1.into())).collect();
+        assert_eq!(tables.len(), shown(true).len());
+        assert!(tables.iter().all(|table| table == "254" || table == "29696"), "{tables:?}");
     }
 }
