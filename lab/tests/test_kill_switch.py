@@ -195,6 +195,36 @@ def test_fault_j10_a_connection_from_outside_stays_on_its_way(lab):
     net.wait_for_tunnel()
 
 
+# A service that sends each line back, and a client that keeps one connection to it.
+_ECHO = (
+    "import socket,sys\n"
+    "s=socket.create_server(('0.0.0.0',int(sys.argv[1]))); print('ready',flush=True)\n"
+    "c,_=s.accept()\n"
+    "while d:=c.recv(99): c.sendall(d)\n"
+)
+_KEEP = (
+    "import socket,sys\n"
+    "s=socket.create_connection((sys.argv[1],int(sys.argv[2]))); print('ready',flush=True)\n"
+    "for line in sys.stdin: s.sendall(line.encode()); print('heard',s.recv(99).decode().strip(),flush=True)\n"
+)
+
+
+@pytest.mark.parametrize("tracked", [False, True])
+def test_fault_j10_a_session_that_is_open_when_the_exit_node_is_chosen_goes_on(lab, tracked):
+    # With a firewall of the host the kernel knows the connection already.
+    net = FullTunnel(lab)
+    host = net.client.host
+    if tracked:
+        host.run("nft", "add table inet firewall; add chain inet firewall input { type filter hook input priority 0; }; add rule inet firewall input ct state established accept")
+    host.start(sys.executable, "-I", "-c", _ECHO, 7171, name="echo").wait_for_output("ready")
+    session = net.rogue.start(sys.executable, "-I", "-c", _KEEP, host.ipv4, 7171, name="session")
+    session.wait_for_output("ready")
+    for word in ("before", "after"):
+        session.write(f"{word}\n")
+        wait_until(lambda word=word: f"heard {word}" in session.output(), f"the answer to {word}", timeout=10, details=session.tail)
+        net.choose()
+
+
 def test_fault_j10_a_command_that_would_end_its_own_ssh_session_is_refused(lab):
     net = FullTunnel(lab)
     client = net.client

@@ -247,6 +247,9 @@ pub(crate) const NFT_FIB_RESULT_OIF: u32 = 1;
 pub(crate) const NFTA_FIB_F_SADDR: u32 = 1;
 pub(crate) const NFTA_FIB_F_IIF: u32 = 1 << 3;
 pub(crate) const NFT_CT_STATE: u32 = 0;
+/// One byte: 0 for packets in the direction of the connection's first packet (nf_conntrack_tuple_common.h, `IP_CT_DIR_ORIGINAL`).
+pub(crate) const NFT_CT_DIRECTION: u32 = 1;
+pub(crate) const IP_CT_DIR_ORIGINAL: u8 = 0;
 pub(crate) const NFT_CT_MARK: u32 = 3;
 pub(crate) const NFT_CMP_EQ: u32 = 0;
 pub(crate) const NFT_CMP_NEQ: u32 = 1;

@@ -45,6 +45,12 @@ impl NftRule {
         self.with(Expression::State(abi::CT_NEW))
     }
 
+    /// Condition: the packet goes in the direction of the first packet of its connection that the kernel saw.
+    #[must_use]
+    pub fn in_first_direction(self) -> Self {
+        self.with(Expression::FirstDirection)
+    }
+
     /// Condition: it is a UDP datagram between these ports, of this family.
     #[must_use]
     pub fn udp(self, ipv4: bool, from: u16, to: u16) -> Self {

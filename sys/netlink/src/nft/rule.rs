@@ -27,6 +27,8 @@ pub(super) enum Expression {
     },
     /// The connection has one of these states.
     State(u32),
+    /// The packet goes in the direction of its connection's first packet.
+    FirstDirection,
     /// The host's route to the source leads elsewhere than to the interface that the packet came by, or there is none.
     OtherWayBack,
     /// The mark of the packet, or of its connection, has this value under this mask.
@@ -218,6 +220,13 @@ impl Expression {
                 });
                 mask(batch, &states.to_ne_bytes());
                 compare(batch, &[0; 4], false);
+            }
+            Self::FirstDirection => {
+                batch.expression("ct", |batch| {
+                    batch.number(abi::NFTA_CT_KEY, abi::NFT_CT_DIRECTION);
+                    batch.number(abi::NFTA_CT_DREG, abi::NFT_REG_1);
+                });
+                compare(batch, &[abi::IP_CT_DIR_ORIGINAL], true);
             }
             Self::OtherWayBack => {
                 batch.expression("fib", |batch| {

@@ -80,8 +80,9 @@ impl MarkPlan {
             rules.push(of_reply(from.clone()).set_mark(REPLY_MARK, MARK_MASK));
             rules.push(from.accept());
         }
-        let new = NftRule::new().to_host().of_new_connection();
-        rules.push(new.set_connection_mark(REPLY_MARK, MARK_MASK));
+        // Not the first packet alone: the kernel may know a connection from before the exit node was chosen.
+        let from_outside = NftRule::new().to_host().in_first_direction();
+        rules.push(from_outside.set_connection_mark(REPLY_MARK, MARK_MASK));
         rules.push(of_reply(NftRule::new()).set_mark(REPLY_MARK, MARK_MASK));
         rules
     }
