@@ -169,3 +169,19 @@ def test_names_take_the_hosts_own_way_during_a_pause(lab):
     assert own.status()["self"]["names"]["internet"] is None
     own.taut("kill-switch", "resume", "--state", own.state)
     wait_until(lambda: own.addresses("www.example") == {THERE}, "the exit node's server again")
+
+
+def test_fault_j9_a_crash_leaves_no_rules_of_the_exit_node(lab):
+    # The process beside the daemon removes them.
+    office = Office(lab)
+    office.own.write(RESOLV_CONF, f"nameserver {office.server}\n")
+    office.net.start_exit()
+    office.net.start_client("exit1")
+    office.net.wait_for_exit(office.own, "exit1")
+
+    def rules():
+        return [line for family in ("-4", "-6") for line in office.own.host.run("ip", family, "rule", "show").stdout.splitlines() if "proto 116" in line]
+
+    wait_until(rules, "the rules of the exit node")
+    office.own.kill_daemon()
+    wait_until(lambda: not rules(), "the rules to be gone")

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use taut_event::{DirectoryWatch, Events, Interest, Poller, Signal, Signals, new_session};
+use taut_netlink::Netlink;
 
 use super::dnsmasq::{self, Dnsmasq};
 use super::file::{self, ResolvFile};
@@ -19,6 +20,7 @@ use super::servers::{RESOLV_CONF, search_domains};
 use super::surroundings::Facts;
 use super::{MAX_MESSAGE, Order, Report, Wanted, check};
 use crate::api::{Failure, ResolverBackEnd};
+use crate::host::{self, Slot};
 
 /// Time between two looks at whether the settings are still there, 5 s, while there are some: for settings outside of `/etc/resolv.conf`, of which the kernel tells.
 const LOOKS_APART: Duration = Duration::from_secs(5);
@@ -58,8 +60,12 @@ pub fn run_helper() -> io::Result<()> {
         while let Some(signal) = signals.next() {
             end = end.or_else(|| (signal == Signal::Terminate).then(|| Instant::now() + GRACE));
         }
-        if helper.read().is_err() || end.is_some_and(|end| Instant::now() >= end) {
+        let has_ended = helper.read().is_err();
+        if has_ended || end.is_some_and(|end| Instant::now() >= end) {
             helper.undo();
+            if has_ended {
+                helper.remove_exit_rules();
+            }
             return Ok(());
         }
         helper.take_changes(Instant::now());
@@ -89,6 +95,8 @@ struct Helper {
     stream: UnixStream,
     unread: Vec<u8>,
     wanted: Order,
+    /// The device of the network that asked an exit node last.
+    exit_device: Option<String>,
     hook: Option<Box<dyn Hook>>,
     forwarder: Forwarder,
     /// News of `/etc/resolv.conf`.
@@ -108,6 +116,7 @@ impl Helper {
             stream,
             unread: Vec::new(),
             wanted: None,
+            exit_device: None,
             hook: None,
             forwarder: Forwarder::default(),
             watch,
@@ -170,6 +179,9 @@ impl Helper {
             self.undo();
         }
         (self.wanted, self.pause) = (order, FIRST_PAUSE);
+        if let Some(wanted) = self.wanted.as_ref().filter(|wanted| wanted.all) {
+            self.exit_device = Some(wanted.interface.clone());
+        }
         self.repairs.clear();
         if self.wanted.is_some() {
             self.apply(Instant::now());
@@ -256,6 +268,15 @@ impl Helper {
     fn undo(&mut self) {
         if let Some(mut hook) = self.hook.take() {
             hook.undo();
+        }
+    }
+
+    /// Removes the routing rules of an exit node, which a daemon that crashed leaves. They change nothing any more, but the host is to be as before (fault J9).
+    fn remove_exit_rules(&self) {
+        if let Some(device) = &self.exit_device
+            && let Ok(mut netlink) = Netlink::open()
+        {
+            host::remove_routing(&mut netlink, Slot::of(device));
         }
     }
 
