@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.hosts import without_sockets
 from lab.hosts.programs import binary
 from lab.hosts.wait import wait_until
 from lab.nodes.exits import SERVER, udp_answer
@@ -283,6 +284,38 @@ def test_fault_j9_a_crash_without_the_kill_switch_leaves_a_host_that_works(lab):
     net.wait_for_tunnel()
     assert seen_as(host, "198.18.0.9", 80, timeout=0.5) is None
     assert len(rules(host)) == 3
+
+
+@pytest.mark.skipif(not without_sockets.possible(), reason="needs a kernel with seccomp filters on a known processor")
+def test_a_host_without_nftables_uses_no_exit_node_and_says_so(lab):
+    net = FullTunnel(lab)
+    host = net.client.host
+    serve(net.rogue, 80)
+    net.rogue.ip("address add 198.18.0.9/32 dev lo")
+
+    def restart_without_nftables():
+        net.client.stop()
+        host.prefix = [sys.executable, "-I", without_sockets.__file__, "nftables"]
+        net.client.start()
+        host.prefix = []
+
+    restart_without_nftables()
+    for words in (("--exit-node", "exit1"), ("--kill-switch",), ("--advertise-exit-node",), ("--advertise-routes", "192.168.7.0/24")):
+        refused = net.client.taut("set", *words, check=False)
+        assert refused.returncode == 1 and "needs nftables" in refused.stderr and "modprobe nf_tables" in refused.stderr, refused
+    status = net.client.status()
+    assert status["exit"]["chosen"] == "none" and status["kill_switch"] is None
+    # The same settings, made on another kernel.
+    net.client.stop()
+    net.client.start()
+    net.choose("exit1", "--kill-switch")
+    alone(net, "pause", "1h")
+    restart_without_nftables()
+    for event in ("exit-failed", "kill-switch-failed"):
+        wait_until(lambda event=event: event in net.client.taut("log").stdout, f"the log to have {event}")
+    warnings = " ".join(one["message"] for one in net.client.status()["warnings"])
+    assert "leave in the clear" in warnings and "kill switch is not in force" in warnings, warnings
+    assert not rules(host) and seen_as(host, "198.18.0.9", 80) == host.ipv4
 
 
 def test_fault_j1_neither_the_coordinator_nor_a_lost_device_ends_the_choice(lab):

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 
-from lab.hosts import without_ipv6
+from lab.hosts import without_sockets
 from lab.hosts.programs import binary
 from lab.hosts.wait import wait_until
 from lab.nodes.relay import Relay
@@ -12,7 +12,7 @@ from lab.nodes.taut import PORT
 from lab.traffic.flow import ping
 
 DEVICE = "taut0"
-BLIND = (sys.executable, "-I", without_ipv6.__file__)
+BLIND = (sys.executable, "-I", without_sockets.__file__, "ipv6")
 
 
 def switch(host, off, where="all"):
@@ -77,7 +77,7 @@ def test_fault_j12_a_device_whose_mtu_is_too_small_for_ipv6_carries_ipv4(mesh):
     assert_both(one, two)
 
 
-@pytest.mark.skipif(not without_ipv6.possible(), reason="needs a kernel with seccomp filters on a known processor")
+@pytest.mark.skipif(not without_sockets.possible(), reason="needs a kernel with seccomp filters on a known processor")
 def test_fault_j12_coordinator_relay_and_nodes_run_on_kernels_without_ipv6(layout):
     net = layout(nodes=2, ipv6=False)
     for host in (net.coordinator.host, *(node.host for node in net.nodes)):

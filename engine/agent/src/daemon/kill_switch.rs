@@ -30,8 +30,10 @@ pub(super) struct Guard {
     left: Option<String>,
     /// What the disk knows: the device whose kill switch is in force, if one is.
     told: Option<Option<String>>,
-    /// The last failure that the log has.
+    /// The last failure of the kill switch that the log has.
     told_error: Option<String>,
+    /// The last failure of the way to the exit node that the log has.
+    told_exit_error: Option<String>,
 }
 
 impl Guard {
@@ -74,6 +76,11 @@ impl Daemon {
         let nearby = self.nearby();
         self.exit.set(routing, nearby, self.overlay.as_ref().map(Overlay::exit_device), now);
         self.exit.handle_timeout(now);
+        let error = self.exit.error().map(String::from);
+        if let Some(error) = error.clone().filter(|_| error != self.guard.told_exit_error) {
+            self.note(&kind::EXIT_FAILED, &[Value::Text(error)]);
+        }
+        self.guard.told_exit_error = error;
         if let Some(missing) = self.exit.was_restored() {
             let device = Value::text(self.exit.device_name());
             self.note(&kind::EXIT_RESTORED, &[device, Value::Text(missing)]);

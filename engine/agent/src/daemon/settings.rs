@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 
 use taut_control::Command;
+use taut_netlink::NetlinkError;
 use taut_netmap::check_route;
 
 use super::Daemon;
@@ -10,9 +11,11 @@ use super::mapped::Mapped;
 use crate::api::{ApiResponse, Failure, SCHEMA, SettingChange, SettingStatus, SettingsStatus};
 use crate::basics::clocks;
 use crate::config::DaemonConfig;
+use crate::host;
 use crate::log::{Value, kind};
 use crate::metrics::http::MetricsServer;
 use crate::settings::{Effect, Origin, SETTINGS, Setting, find, meant, resolve, write_lines};
+use crate::subnets::RouteOptions;
 
 impl Daemon {
     /// Lists all settings.
@@ -43,6 +46,9 @@ impl Daemon {
             return ApiResponse::Failed(failure);
         }
         if let Err(failure) = self.check_exit(&wanted) {
+            return ApiResponse::Failed(failure);
+        }
+        if let Err(failure) = check_nftables(&self.config.routes, &wanted.routes, host::probe_nftables) {
             return ApiResponse::Failed(failure);
         }
         if let Err(failure) = self.check_session(&wanted, session) {
@@ -175,6 +181,28 @@ impl Daemon {
     }
 }
 
+/// Refuses to begin what needs rules of nftables on a host without them: a kill switch would not hold, an exit node would cut off connections from outside, and a router would not check packets.
+fn check_nftables(
+    present: &RouteOptions,
+    wanted: &RouteOptions,
+    probe: impl Fn() -> Result<(), NetlinkError>,
+) -> Result<(), Failure> {
+    let begins = |of: fn(&RouteOptions) -> bool| of(wanted) && !of(present);
+    let what = [
+        (begins(|routes| routes.kill_switch), "a kill switch"),
+        (begins(|routes| routes.exit_node.is_on()), "a host that uses an exit node"),
+        (begins(|routes| routes.advertise_exit_node), "an exit node"),
+        (begins(|routes| !routes.advertise.is_empty()), "a subnet router"),
+    ];
+    let Some((_, what)) = what.into_iter().find(|(begins, _)| *begins) else { return Ok(()) };
+    probe().map_err(|error| {
+        Failure::new(
+            format!("{what} needs nftables, and this host has none: {error}"),
+            "load the module (`modprobe nf_tables`) or use a kernel with CONFIG_NF_TABLES_INET; a container also needs CAP_NET_ADMIN; nothing was changed",
+        )
+    })
+}
+
 /// Keeps one value in `config`, or none. Refused for a setting whose value a flag or the environment gives: it would have no effect.
 fn keep(config: &mut DaemonConfig, change: &SettingChange) -> Result<(), Failure> {
     let SettingChange { name, value } = change;
@@ -195,4 +223,33 @@ fn keep(config: &mut DaemonConfig, change: &SettingChange) -> Result<(), Failure
     }
     let wrong = |what| Failure::new(format!("{name} {value}: {what}"), "nothing was changed");
     setting.give(&mut config.given, Origin::Set, value).map_err(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exit::ExitChoice;
+
+    #[test]
+    fn a_host_without_nftables_begins_nothing_that_needs_them() {
+        let missing = || {
+            let source = std::io::Error::from_raw_os_error(93);
+            Err(NetlinkError::Socket { operation: "open nftables", source })
+        };
+        let none = RouteOptions::default();
+        let kill_switch = RouteOptions { kill_switch: true, ..none.clone() };
+        let lan = vec!["192.168.1.0/24".parse().unwrap()];
+        for (wanted, named) in [
+            (kill_switch.clone(), "a kill switch needs nftables"),
+            (RouteOptions { exit_node: ExitChoice::Auto, ..none.clone() }, "uses an exit node"),
+            (RouteOptions { advertise_exit_node: true, ..none.clone() }, "an exit node needs"),
+            (RouteOptions { advertise: lan, ..none.clone() }, "a subnet router"),
+        ] {
+            let failure = check_nftables(&none, &wanted, missing).unwrap_err();
+            assert!(failure.message.contains(named) && failure.message.contains("open nftables"), "{failure:?}");
+            assert_eq!(check_nftables(&none, &wanted, || Ok(())), Ok(()));
+            assert_eq!(check_nftables(&wanted, &none, missing), Ok(()), "what is there can be ended");
+        }
+        assert_eq!(check_nftables(&kill_switch, &kill_switch, missing), Ok(()));
+    }
 }

@@ -7,6 +7,7 @@
 //! - `guard`: rules that keep overlay addresses off the other networks;
 //! - `limits`: the MTUs that follow from the packet limits of the peers;
 //! - `mtu`: how the device and the routes get them;
+//! - `packet_filter`: whether the host has nftables;
 //! - `schedule`: the times of checks and restorations;
 //! - `surroundings`: the host's other interfaces, the endpoints that peers are told of, and other overlays;
 //! - `conflicts`: overlay addresses that this host uses for something else.
@@ -18,6 +19,7 @@ mod forwarding;
 mod guard;
 mod limits;
 mod mtu;
+mod packet_filter;
 mod schedule;
 mod services;
 mod surroundings;
@@ -31,6 +33,7 @@ pub(crate) use exit::{
 pub(crate) use forwarding::{Forwarding, restore_switches};
 pub(crate) use guard::{Guard, GuardPlan, inner_bridges};
 pub(crate) use limits::PacketLimits;
+pub(crate) use packet_filter::probe_nftables;
 pub(crate) use services::service_ports;
 pub(crate) use surroundings::Surroundings;
 

@@ -133,6 +133,7 @@ kinds! {
     EXIT_MOVED Host Info "exit-moved" "another exit node carries packets to the internet, or none" ["from" "to"]
     RULES_RESTORED Host Warn "rules-restored" "another program removed rules for forwarded packets; they are back" ["interface"]
     GUARD_FAILED Host Warn "guard-failed" "neighbours can send packets to this node's overlay addresses" ["reason"]
+    EXIT_FAILED Host Error "exit-failed" "packets of this host may not take the exit node" ["reason"]
     EXIT_RESTORED Host Warn "exit-restored" "another program changed the way to the exit node; it was restored" ["interface" "missing"]
     KILL_SWITCH_ON Host Info "kill-switch-on" "the kill switch is in force" []
     KILL_SWITCH_OFF Host Info "kill-switch-off" "the kill switch is removed" []

@@ -292,11 +292,16 @@ impl ExitRoutes {
         self.restored.take()
     }
 
+    /// Returns the reason why packets do not take the exit node.
+    pub(crate) fn error(&self) -> Option<&str> {
+        self.error.as_deref().filter(|_| self.routing.wanted)
+    }
+
     /// Returns a warning for the user.
     pub(crate) fn warning(&self) -> Option<Failure> {
         let error = self.error.as_ref()?;
         Some(Failure::new(
-            format!("packets of this host may not take the exit node: {error}"),
+            format!("packets of this host may not take the exit node, and leave in the clear: {error}"),
             "taut tries again every second; a kernel without nf_tables or policy routing, or a container without CAP_NET_ADMIN, cannot use an exit node",
         ))
     }

@@ -1,8 +1,9 @@
-"""Runs a program as on a kernel without IPv6: it cannot open IPv6 sockets.
+"""Runs a program as on a kernel without IPv6, or without nftables: it cannot open their sockets.
 
-    python3 -I lab/hosts/without_ipv6.py PROGRAM ARGUMENTS...
+    python3 -I lab/hosts/without_sockets.py ipv6|nftables PROGRAM ARGUMENTS...
 
-A seccomp filter answers socket(AF_INET6, …) with EAFNOSUPPORT, as a kernel does that was built or booted without IPv6 (`ipv6.disable=1`).
+A seccomp filter answers socket(AF_INET6, …) with EAFNOSUPPORT, as a kernel does that was built or booted without IPv6 (`ipv6.disable=1`), or socket(AF_NETLINK, …, NETLINK_NETFILTER) with EPROTONOSUPPORT, as one without
+nf_tables does.
 """
 
 import ctypes
@@ -22,7 +23,13 @@ RET_ALLOW, RET_ERRNO = 0x7FFF0000, 0x00050000
 MACHINES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
 LOAD, JUMP_EQUAL, RETURN = 0x20, 0x15, 0x06
 # struct seccomp_data: number, architecture, instruction pointer, arguments of eight bytes each.
-NUMBER, ARCHITECTURE, FIRST_ARGUMENT = 0, 4, 16
+NUMBER, ARCHITECTURE, FIRST_ARGUMENT, THIRD_ARGUMENT = 0, 4, 16, 32
+NETLINK_NETFILTER = 12
+# Arguments of socket(2), and the error that answers them.
+KINDS = {
+    "ipv6": ({FIRST_ARGUMENT: socket.AF_INET6}, errno.EAFNOSUPPORT),
+    "nftables": ({FIRST_ARGUMENT: socket.AF_NETLINK, THIRD_ARGUMENT: NETLINK_NETFILTER}, errno.EPROTONOSUPPORT),
+}
 
 
 def possible():
@@ -30,25 +37,22 @@ def possible():
     return platform.machine() in MACHINES and Path("/proc/sys/kernel/seccomp").exists()
 
 
-def program():
+def program(kind):
     """Returns the filter: consecutive struct sock_filter."""
     architecture, number = MACHINES[platform.machine()]
-    lines = [
-        (LOAD, 0, 0, ARCHITECTURE),
-        (JUMP_EQUAL, 0, 5, architecture),
-        (LOAD, 0, 0, NUMBER),
-        (JUMP_EQUAL, 0, 3, number),
-        (LOAD, 0, 0, FIRST_ARGUMENT),
-        (JUMP_EQUAL, 0, 1, socket.AF_INET6),
-        (RETURN, 0, 0, RET_ERRNO | errno.EAFNOSUPPORT),
-        (RETURN, 0, 0, RET_ALLOW),
-    ]
+    arguments, error = KINDS[kind]
+    conditions = {ARCHITECTURE: architecture, NUMBER: number, **arguments}
+    lines = []
+    for place, (offset, value) in enumerate(conditions.items()):
+        # Any other value leads to the last line.
+        lines += [(LOAD, 0, 0, offset), (JUMP_EQUAL, 0, 2 * (len(conditions) - place) - 1, value)]
+    lines += [(RETURN, 0, 0, RET_ERRNO | error), (RETURN, 0, 0, RET_ALLOW)]
     return b"".join(struct.pack("=HBBI", *line) for line in lines), len(lines)
 
 
-def deny_ipv6():
+def deny(kind):
     libc = ctypes.CDLL(None, use_errno=True)
-    filters, count = program()
+    filters, count = program(kind)
     buffer = ctypes.create_string_buffer(filters, len(filters))
     head = struct.pack("@HP", count, ctypes.addressof(buffer))
     for words in ((PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), (PR_SET_SECCOMP, SECCOMP_MODE_FILTER, head, 0, 0)):
@@ -57,5 +61,5 @@ def deny_ipv6():
 
 
 if __name__ == "__main__":
-    deny_ipv6()
-    os.execvp(sys.argv[1], sys.argv[1:])
+    deny(sys.argv[1])
+    os.execvp(sys.argv[2], sys.argv[2:])
