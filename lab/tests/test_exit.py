@@ -122,6 +122,27 @@ def test_an_exit_node_without_ipv6_answers_that_there_is_none(lab):
     assert "unreachable" in done.stderr or "No route to host" in done.stderr, done.stderr
 
 
+def test_fault_j10_a_firewall_that_drops_forwarded_packets_is_named(lab):
+    net, gate = one_exit(lab)
+
+    def firewall(*commands):
+        for command in commands:
+            gate.host.run("nft", *command.split())
+
+    def named():
+        return [one for one in gate.status()["warnings"] if "ip filter FORWARD" in one["message"]]
+
+    assert not named()
+    firewall("add table ip filter", "add chain ip filter FORWARD { type filter hook forward priority 0 ; policy drop ; }")
+    assert seen_as(net.client.host, SERVER[0], timeout=1) is None
+    wait_until(named, "the warning", timeout=30)
+    assert "DOCKER-USER -i taut0" in named()[0]["hint"]
+    assert "forwarding-dropped" in gate.taut("log").stdout
+    firewall("insert rule ip filter FORWARD iifname taut0 accept", "insert rule ip filter FORWARD oifname taut0 accept")
+    assert seen_as(net.client.host, SERVER[0]) == net.public()
+    wait_until(lambda: not named(), "the warning to be gone", timeout=30)
+
+
 def test_fault_g12_a_client_does_not_take_the_port_of_a_server_at_the_exit_node(lab):
     net, gate = one_exit(lab)
     server = net.serve_udp(gate.host, 4500, "0.0.0.0")

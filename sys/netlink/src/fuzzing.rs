@@ -2,7 +2,7 @@
 
 use crate::monitor::{Changes, Watch, note_all};
 use crate::request::read_datagram;
-use crate::{address, link, other_rule, route, rule, way};
+use crate::{address, link, nft, other_rule, route, rule, way};
 
 /// Reads `datagram` as every answer and as news that the kernel could have sent, and says how many objects were in it at most. For fuzz
 /// targets alone: no socket is involved. The first four bytes give the sequence number that is waited for.
@@ -32,6 +32,7 @@ pub fn fuzzing(datagram: &[u8]) -> usize {
     let _ = read_datagram(datagram, sequence, &mut true, &mut |message| {
         rules += usize::from(rule::read(message)?.is_some());
         let _ = other_rule::read(message)?;
+        let _ = nft::dropping(message)?;
         Ok(())
     });
     let watch = Watch { interface: sequence, destinations: Vec::new() };

@@ -35,7 +35,7 @@ pub use error::NetlinkError;
 pub use fuzzing::fuzzing;
 pub use link::InterfaceLink;
 pub use monitor::{Changes, Monitor, Watch};
-pub use nft::{NftChain, NftHook, NftRule, NftTable};
+pub use nft::{DroppingChain, NftChain, NftHook, NftRule, NftTable, chains_that_drop_forwarded};
 pub use other_rule::OtherRule;
 pub use request::Netlink;
 pub use route::{MAIN_TABLE, ROUTE_PROTOCOL, Route};

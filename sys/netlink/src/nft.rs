@@ -5,6 +5,7 @@
 
 mod batch;
 mod conditions;
+mod others;
 mod rule;
 mod set;
 
@@ -18,7 +19,10 @@ use crate::request::{open_socket, read_datagram};
 use crate::socket::{BUFFER_LEN, Socket};
 use batch::Batch;
 
+pub use others::{DroppingChain, chains_that_drop_forwarded};
 pub use rule::NftRule;
+
+pub(crate) use others::dropping;
 
 /// Where packets pass a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

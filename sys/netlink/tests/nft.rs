@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 
 use taut_base::Prefix;
 use taut_namespace::in_namespace;
-use taut_netlink::{NftChain, NftHook, NftRule, NftTable};
+use taut_netlink::{NftChain, NftHook, NftRule, NftTable, chains_that_drop_forwarded};
 
 /// Index of the loopback interface.
 const LOOPBACK: u32 = 1;
@@ -251,6 +251,31 @@ fn packets_are_counted_and_a_set_empties_itself() {
             let left = table.families_left("paused").unwrap().unwrap().as_millis();
             assert!(left > u128::from(seconds) * 800 && left <= u128::from(seconds) * 1000, "{seconds} {left}");
             assert_eq!(send(), Ok(1));
+        }
+    });
+}
+
+#[test]
+fn fault_j10_a_firewall_that_drops_forwarded_packets_is_found() {
+    in_namespace(|| {
+        let found = || chains_that_drop_forwarded("taut0").unwrap().iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(found(), [""; 0]);
+        for command in [
+            "add table ip filter",
+            "add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }",
+            "add table inet other",
+            "add chain inet other forward { type filter hook forward priority 0; policy accept; }",
+            "add chain inet other input { type filter hook input priority 0; policy drop; }",
+            "add rule ip filter FORWARD ct state established accept",
+        ] {
+            assert!(nft(command).status.success(), "{command}");
+        }
+        assert_eq!(found(), ["ip filter FORWARD"]);
+        for name in ["taut*", "taut0"] {
+            assert!(nft(&format!("add rule ip filter FORWARD iifname {name} accept")).status.success());
+            assert_eq!(found(), [""; 0], "{name}");
+            assert!(nft("flush chain ip filter FORWARD").status.success());
+            assert_eq!(found(), ["ip filter FORWARD"]);
         }
     });
 }

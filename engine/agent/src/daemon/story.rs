@@ -234,6 +234,7 @@ fn note_host_event(log: &mut Log, event: HostEvent, interface: &str) {
         HostEvent::MtuTaken(from, to) => (&kind::MTU_TAKEN, vec![device(), number(from), number(to)]),
         HostEvent::MtuRefused(reason) => (&kind::MTU_REFUSED, vec![device(), Value::Text(reason)]),
         HostEvent::GuardFailed(reason) => (&kind::GUARD_FAILED, vec![Value::text(reason)]),
+        HostEvent::ForwardingDropped(chains) => (&kind::FORWARDING_DROPPED, vec![Value::text(chains)]),
         HostEvent::RulesRestored => (&kind::RULES_RESTORED, vec![device()]),
         HostEvent::Ipv6(on) => (&kind::IPV6_CHANGED, vec![device(), Value::Word(if on { "on" } else { "off" })]),
     };

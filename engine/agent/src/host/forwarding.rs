@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use taut_base::{Prefix, Time, is_internet};
-use taut_netlink::{Netlink, NetlinkError, NftTable};
+use taut_netlink::{DroppingChain, Netlink, NetlinkError, NftTable, chains_that_drop_forwarded};
 
 use super::services::open_ports;
 use crate::api::Failure;
@@ -33,6 +33,9 @@ const GUARDED_CHECKS: Duration = Duration::from_secs(2);
 
 /// Networks of this host that have rules, 64: each costs a comparison for each packet to the internet.
 const MOST_NETWORKS: usize = 64;
+
+/// Most chains of other programs that a warning names, 3.
+const SHOWN_CHAINS: usize = 3;
 
 /// Time until a failed change is tried again, 2 s.
 const RETRY: Duration = Duration::from_secs(2);
@@ -63,6 +66,10 @@ pub(crate) struct Forwarding {
     cannot_refuse: bool,
     /// Number of times that another program's change of the table was undone, not told yet.
     restored: u64,
+    /// Chains of other programs that may drop forwarded packets.
+    dropping: Vec<DroppingChain>,
+    /// True until they were told.
+    is_dropping_news: bool,
 }
 
 impl Forwarding {
@@ -83,6 +90,8 @@ impl Forwarding {
             is_without_ipv6: false,
             cannot_refuse: false,
             restored: 0,
+            dropping: Vec::new(),
+            is_dropping_news: false,
         }
     }
 
@@ -142,6 +151,7 @@ impl Forwarding {
             return;
         }
         let done = self.update(netlink, device);
+        self.look_for_firewalls(device.1);
         self.due = match &done {
             Err(_) => Some(now + RETRY),
             Ok(()) if self.is_idle() => None,
@@ -180,6 +190,28 @@ impl Forwarding {
         self.note_table(made.is_ok());
         made.map_err(|error| error.to_string())?;
         self.switches.turn_on(name, &interfaces)
+    }
+
+    /// Looks for firewalls of other programs that drop forwarded packets: a drop is final, whatever other tables say (fault J10).
+    fn look_for_firewalls(&mut self, name: &str) {
+        // An error is not an empty answer, and the table has its own.
+        let found = if self.is_idle() { Ok(Vec::new()) } else { chains_that_drop_forwarded(name) };
+        if let Ok(found) = found
+            && found != self.dropping
+        {
+            self.is_dropping_news = !found.is_empty();
+            self.dropping = found;
+        }
+    }
+
+    /// Returns the chains of other programs that may drop forwarded packets, once.
+    pub(crate) fn take_dropping(&mut self) -> Option<String> {
+        std::mem::take(&mut self.is_dropping_news).then(|| self.shown_dropping())
+    }
+
+    fn shown_dropping(&self) -> String {
+        let names: Vec<String> = self.dropping.iter().take(SHOWN_CHAINS).map(ToString::to_string).collect();
+        names.join(", ")
     }
 
     /// Returns the ports for connections to the internet.
@@ -256,7 +288,20 @@ impl Forwarding {
                 "run `sysctl -w net.ipv6.conf.all.forwarding=1`; a host that gets its address by router advertisements also needs `net.ipv6.conf.IF.accept_ra=2` before",
             )
         });
-        broken.into_iter().chain(without)
+        let dropping = (!self.dropping.is_empty()).then(|| {
+            let device = self.name.trim_end_matches("_routes");
+            Failure::new(
+                format!(
+                    "a firewall of this host drops forwarded packets ({}), so {} may not work",
+                    self.shown_dropping(),
+                    self.what()
+                ),
+                format!(
+                    "let it accept what comes from {device} and goes there, such as `nft insert rule ip filter FORWARD iifname {device} accept` and the same with `oifname`; with Docker `iptables -I DOCKER-USER -i {device} -j ACCEPT` and `-o {device}`"
+                ),
+            )
+        });
+        broken.into_iter().chain(without).chain(dropping)
     }
 }
 

@@ -79,6 +79,8 @@ pub(crate) enum HostEvent {
     Calm,
     /// The rules for forwarded packets, which another program had removed, were restored.
     RulesRestored,
+    /// These chains of other programs may drop what this node forwards.
+    ForwardingDropped(String),
     /// The rules that keep overlay addresses off the other networks could not be made, for this reason.
     GuardFailed(String),
     /// IPv6 was switched on (`true`) or off.

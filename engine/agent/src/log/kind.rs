@@ -132,6 +132,7 @@ kinds! {
     SUBNET_MOVED Host Info "subnet-moved" "another router carries packets to a subnet" ["subnet" "from" "to"]
     EXIT_MOVED Host Info "exit-moved" "another exit node carries packets to the internet, or none" ["from" "to"]
     RULES_RESTORED Host Warn "rules-restored" "another program removed rules for forwarded packets; they are back" ["interface"]
+    FORWARDING_DROPPED Host Warn "forwarding-dropped" "a firewall of this host may drop what this node forwards" ["chains"]
     GUARD_FAILED Host Warn "guard-failed" "neighbours can send packets to this node's overlay addresses" ["reason"]
     EXIT_FAILED Host Error "exit-failed" "packets of this host may not take the exit node" ["reason"]
     EXIT_RESTORED Host Warn "exit-restored" "another program changed the way to the exit node; it was restored" ["interface" "missing"]

@@ -534,6 +534,9 @@ impl Overlay {
             if self.forwarding.was_restored() {
                 self.host.note(HostEvent::RulesRestored);
             }
+            if let Some(chains) = self.forwarding.take_dropping() {
+                self.host.note(HostEvent::ForwardingDropped(chains));
+            }
         }
         self.guard.handle_timeout(clocks.now);
         if let Some(reason) = self.guard.take_error() {
