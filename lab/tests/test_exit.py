@@ -122,6 +122,30 @@ def test_an_exit_node_without_ipv6_answers_that_there_is_none(lab):
     assert "unreachable" in done.stderr or "No route to host" in done.stderr, done.stderr
 
 
+def test_fault_e17_another_node_that_gets_the_name_is_not_used(lab):
+    net = Exits(lab, count=2)
+    for number in range(2):
+        net.start_exit(number)
+    client = net.start_client("exit1")
+    net.wait_for_exit(client, "exit1")
+    for before, after in (("exit1", "former"), ("exit2", "exit1")):
+        net.coordinator.cli("nodes", "rename", before, after)
+    net.wait_for_exit(client, "former")
+    assert client.status()["exit"]["chosen"] == "exit1"
+    client.stop()
+    client.start()
+    net.wait_for_exit(client, "former")
+    net.lead_into_tunnel(client)
+    wait_until(lambda: seen_as(client.host, SERVER[0]) == net.public(), "the node that was chosen to carry")
+    net.coordinator.cli("nodes", "remove", "former")
+    net.wait_for_exit(client, None)
+    assert seen_as(client.host, SERVER[0], timeout=1) is None
+    problem = client.status()["exit"]["problem"]
+    assert "not known here any more" in problem["message"] and "another node has that name" in problem["hint"]
+    client.taut("set", "--exit-node", "exit1")
+    wait_until(lambda: seen_as(client.host, SERVER[0]) == net.public(1), "the other one to carry")
+
+
 def test_fault_j10_a_firewall_that_drops_forwarded_packets_is_named(lab):
     net, gate = one_exit(lab)
 

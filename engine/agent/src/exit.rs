@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use taut_base::closest;
+use taut_base::{NodeId, closest};
 use taut_netmap::{NetworkMap, Peer};
 use taut_node::ExitWish;
 
@@ -21,6 +21,8 @@ pub enum ExitChoice {
     Auto,
     /// The node of this name or overlay address.
     Node(String),
+    /// The node with this number, which had this name or overlay address when the user chose it. Coordinators give a number once, so no other node takes its place with the name.
+    Pinned(String, NodeId),
 }
 
 impl ExitChoice {
@@ -34,12 +36,30 @@ impl ExitChoice {
         match self {
             Self::None => ExitWish::None,
             Self::Auto => ExitWish::Auto,
-            Self::Node(_) => ExitWish::Node(self.peer(map).map(|peer| peer.id)),
+            Self::Node(_) | Self::Pinned(..) => ExitWish::Node(self.peer(map).map(|peer| peer.id)),
+        }
+    }
+
+    /// Returns the choice of the very node that has the chosen name or address now, if one has.
+    pub(crate) fn pinned(&self, map: &NetworkMap) -> Option<Self> {
+        let Self::Node(wanted) = self else { return None };
+        self.peer(map).map(|peer| Self::Pinned(wanted.clone(), peer.id))
+    }
+
+    /// Returns the choice as the user wrote it.
+    pub(crate) fn written(&self) -> &str {
+        match self {
+            Self::None => "none",
+            Self::Auto => "auto",
+            Self::Node(wanted) | Self::Pinned(wanted, _) => wanted,
         }
     }
 
     /// Returns the peer that the user chose by its name, which may have the network's name or domain behind it, or by an overlay address.
     pub(crate) fn peer<'a>(&self, map: &'a NetworkMap) -> Option<&'a Peer> {
+        if let Self::Pinned(_, id) = self {
+            return map.peers.get(id);
+        }
         let Self::Node(wanted) = self else { return None };
         if let Ok(address) = wanted.parse() {
             return map.peers.values().find(|peer| peer.addresses.contains(&address));
@@ -95,6 +115,10 @@ impl FromStr for ExitChoice {
             let is_letter = |byte: u8| byte.is_ascii_alphanumeric() || b"-.".contains(&byte);
             !text.is_empty() && text.len() <= MAX_NAME && text.bytes().all(is_letter) && !text.starts_with(['-', '.'])
         };
+        if let Some((wanted, id)) = text.rsplit_once('#') {
+            let (Ok(Self::Node(wanted)), Ok(id)) = (wanted.parse(), id.parse()) else { return Err(BadExitChoice) };
+            return Ok(Self::Pinned(wanted, NodeId(id)));
+        }
         match text {
             "none" => Ok(Self::None),
             "auto" => Ok(Self::Auto),
@@ -110,9 +134,8 @@ impl FromStr for ExitChoice {
 impl fmt::Display for ExitChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::None => f.write_str("none"),
-            Self::Auto => f.write_str("auto"),
-            Self::Node(node) => f.write_str(node),
+            Self::Pinned(wanted, id) => write!(f, "{wanted}#{id}"),
+            other => f.write_str(other.written()),
         }
     }
 }
@@ -132,15 +155,34 @@ mod tests {
             ("Gate", "gate"),
             ("gate.default", "gate.default"),
             ("fd00::0:1", "fd00::1"),
+            ("Gate#7", "gate#7"),
+            ("fd00::0:1#7", "fd00::1#7"),
         ] {
             let choice: ExitChoice = text.parse().unwrap();
             assert_eq!(choice.to_string(), shown);
             assert_eq!(shown.parse(), Ok(choice.clone()));
             assert_eq!(choice.is_on(), shown != "none");
         }
-        for bad in ["", "a/b", "a b", "-a", "gate;", &"a".repeat(254)] {
+        for bad in ["", "a/b", "a b", "-a", "gate;", "auto#7", "gate#", "gate#x", "a#7#7", &"a".repeat(254)] {
             assert_eq!(bad.parse::<ExitChoice>(), Err(BadExitChoice), "{bad}");
         }
+    }
+
+    #[test]
+    fn fault_e17_a_choice_follows_its_node_and_not_the_name() {
+        let named = |id, name| peer(id, name, 2, exit_routes().to_vec());
+        let choice: ExitChoice = "gate".parse().unwrap();
+        let pinned = choice.pinned(&network(1, [named(2, "gate")])).unwrap();
+        assert_eq!((pinned.to_string().as_str(), pinned.written()), ("gate#2", "gate"));
+        assert_eq!(pinned.to_string().parse(), Ok(pinned.clone()));
+        // Renamed, and another node has the name now.
+        let later = network(1, [named(2, "old-gate"), named(3, "gate")]);
+        assert_eq!(pinned.wish(&later), ExitWish::Node(Some(NodeId(2))));
+        assert_eq!(choice.wish(&later), ExitWish::Node(Some(NodeId(3))));
+        let gone = network(1, [named(3, "gate")]);
+        assert_eq!(pinned.wish(&gone), ExitWish::Node(None));
+        let unknown: ExitChoice = "nosuch".parse().unwrap();
+        assert_eq!((unknown.pinned(&gone), pinned.pinned(&gone)), (None, None));
     }
 
     #[test]

@@ -186,6 +186,12 @@ impl Setting {
         format!("TAUT_{}", self.name.to_ascii_uppercase().replace('-', "_"))
     }
 
+    /// Returns its present value for users.
+    pub(crate) fn shown(&self, config: &DaemonConfig) -> String {
+        // The number of a node says nothing to them.
+        if self.name == "exit-node" { String::from(config.routes.exit_node.written()) } else { self.value(config) }
+    }
+
     /// Returns its present value as text.
     pub fn value(&self, config: &DaemonConfig) -> String {
         (self.show)(config)

@@ -22,7 +22,7 @@ impl Daemon {
     pub(super) fn settings(&self) -> ApiResponse {
         let settings = SETTINGS.iter().map(|setting| SettingStatus {
             name: String::from(setting.name),
-            value: setting.value(&self.config),
+            value: setting.shown(&self.config),
             origin: self.config.given.origin(setting.name).map(|origin| String::from(origin.name())),
             waits: self.waits(setting),
         });
@@ -42,6 +42,9 @@ impl Daemon {
             }
         }
         resolve(&mut wanted);
+        if changes.iter().any(|change| change.name == "exit-node") {
+            self.pin_exit(&mut wanted);
+        }
         if let Err(failure) = self.check_routes(&wanted) {
             return ApiResponse::Failed(failure);
         }
@@ -67,13 +70,22 @@ impl Daemon {
             self.release_kill_switch();
         }
         for setting in SETTINGS {
-            let value = setting.value(&self.config);
-            if value != setting.value(&former) {
-                self.note(&kind::SETTING_CHANGED, &[Value::text(setting.name), Value::text(&value)]);
+            if setting.value(&self.config) != setting.value(&former) {
+                let shown = setting.shown(&self.config);
+                self.note(&kind::SETTING_CHANGED, &[Value::text(setting.name), Value::text(&shown)]);
                 self.take_effect(setting);
             }
         }
         self.settings()
+    }
+
+    /// Keeps the very node that the user chose: another one that has its name later is not used.
+    fn pin_exit(&self, wanted: &mut DaemonConfig) {
+        let pinned = self.member.map.as_ref().and_then(|map| wanted.routes.exit_node.pinned(map));
+        if let Some(pinned) = pinned.filter(|_| wanted.given.origin("exit-node") == Some(Origin::Set)) {
+            wanted.given.insert("exit-node", Origin::Set, pinned.to_string());
+            wanted.routes.exit_node = pinned;
+        }
     }
 
     /// Returns true if the present value of a setting is not in force yet.

@@ -29,7 +29,7 @@ pub(crate) fn exit(
     let problem = present.and_then(|overlay| problem(map, &options.exit_node, overlay, via.as_ref()));
     let approved = has_exit(&map.me.routes);
     ExitStatus {
-        chosen: options.exit_node.to_string(),
+        chosen: String::from(options.exit_node.written()),
         via: via.map(|(_, name)| name),
         paused_s: paused.map(|left| left.as_secs_f64().round()),
         seen_as,
@@ -109,7 +109,17 @@ fn problem(
                 "run `taut set --advertise-exit-node` on a node, have it approved, and have the policy allow `autogroup:internet`; {closed}"
             ),
         )),
-        ExitChoice::Node(wanted) => Some(match choice.peer(map) {
+        ExitChoice::Node(wanted) | ExitChoice::Pinned(wanted, _) => Some(match choice.peer(map) {
+            None if matches!(choice, ExitChoice::Pinned(..)) => {
+                let has_name = ExitChoice::Node(wanted.clone()).peer(map).is_some();
+                let other = if has_name { "another node has that name or address now; " } else { "" };
+                Failure::new(
+                    format!(
+                        "the node that was chosen as {wanted} is not known here any more, so nothing reaches the internet"
+                    ),
+                    format!("{other}`taut set --exit-node NODE` chooses one; {closed}"),
+                )
+            }
             None if choice.is_own(map) => Failure::new(
                 "this host cannot be its own exit node, so nothing reaches the internet",
                 format!("choose another node with `taut set --exit-node NODE`; {closed}"),
