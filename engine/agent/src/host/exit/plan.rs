@@ -10,11 +10,12 @@ const FIRST_TABLE: u32 = 0x7400;
 /// (from 32,765 down). What stands before them wins: docs/routes.md.
 const FIRST_PRIORITY: u32 = 5_300;
 
-/// First priority of the rule that leads our own packets to the main table, 32,700. The kernel's own rule for it (32,766) usually does; ours stays when another program flushes all rules.
-const FIRST_LATE_PRIORITY: u32 = 32_700;
+/// First priority of the rule that leads our own packets to the main table, 32,200. The kernel's own rule for it (32,766) usually does; ours stays when another program flushes all rules.
+const FIRST_LATE_PRIORITY: u32 = 32_200;
 
-/// Number of tables and of places among the rules, 32: the first for the usual device, the others for further networks, by their names.
-const SLOTS: u32 = 32;
+/// Number of tables and of places among the rules, 512: the first for the usual device, the others for further networks, by their names. Of 4 networks, two have the same place on 6 hosts of 1,000. Such
+/// networks undo each other's rules at a start or an end, and the network that uses an exit node restores its own within a second.
+const SLOTS: u32 = 512;
 
 /// Maximum number of rules for each kind of exception (other overlays, local networks, networks inside the host), 64: the kernel compares every new route lookup with all of them.
 pub(super) const MOST_RULES: usize = 64;
@@ -127,7 +128,7 @@ mod tests {
         let rules = shown(false);
         for family in ["IPv4", "IPv6"] {
             assert!(rules.contains(&format!("{family} rule 5301 not fwmark 0x74000000/0xfe000000 lookup 29696")));
-            assert!(rules.contains(&format!("{family} rule 32700 fwmark 0x74000000/0xfe000000 lookup 254")));
+            assert!(rules.contains(&format!("{family} rule 32200 fwmark 0x74000000/0xfe000000 lookup 254")));
         }
     }
 
@@ -144,9 +145,9 @@ mod tests {
     #[test]
     fn networks_of_one_host_have_places_of_their_own() {
         let places = ["taut0", "taut-work", "taut-home", "taut-lab"].map(|name| Slot::of(name).priorities());
-        assert_eq!(places[0], [5_300, 5_301, 32_700]);
+        assert_eq!(places[0], [5_300, 5_301, 32_200]);
         for place in &places[1..] {
-            assert!(place[0] > 5_301 && place[1] < 5_400 && place[2] > 32_700 && place[2] < 32_766);
+            assert!(place[0] > 5_301 && place[1] < 6_400 && place[2] > 32_200 && place[2] < 32_732);
         }
     }
 
