@@ -404,6 +404,8 @@ def test_the_kill_switch_works_without_a_daemon(lab):
     net.choose("exit1", "--kill-switch")
     assert switch(net) == {**switch(net), "in_force": True, "at_boot": True, "daemon_runs": True}
     assert net.client.status()["kill_switch"]["in_force"]
+    bound(host, "udp", "198.18.0.9", 53)
+    assert switch(net)["dropped"] > 0, "also what the exit node's own rules would hold back"
     refused = alone(net, "remove", check=False)
     assert refused.returncode == 1 and "--kill-switch=false" in refused.stderr
     net.client.stop()
@@ -454,9 +456,9 @@ def test_fault_j8_the_kill_switch_is_back_after_a_flush(lab):
     net = FullTunnel(lab)
     net.choose("exit1", "--kill-switch")
     host = net.client.host
-    host.run("nft", "flush", "ruleset")
-    # The twin and the marks belong to the daemon.
-    assert tables(host) == ["taut0_exit", "taut0_guard", "taut0_kill_twin"]
+    # The twin and the marks belong to the daemon. One shell flushes and looks, before the daemon does.
+    left = host.run("sh", "-c", "nft flush ruleset; nft list tables").stdout.splitlines()
+    assert sorted(line.split()[-1] for line in left) == ["taut0_exit", "taut0_guard", "taut0_kill_twin"]
     wait_until(lambda: "taut0_kill_switch" in tables(host), "the kill switch to be back", timeout=2)
     assert "kill-switch-restored" in net.client.taut("log").stdout
     net.client.taut("set", "--exit-node", "none")

@@ -41,8 +41,12 @@ pub enum NftHook {
     MarkOutgoing,
     /// Packets of this host's own programs: a chain that may drop them. The interface is the first choice, also if a chain has marked the packet and its way was chosen again.
     Output,
+    /// As [`Self::Output`], behind it.
+    LateOutput,
     /// Before any packet leaves, when its interface is final: a chain that may drop it.
     Leaving,
+    /// As [`Self::Leaving`], behind it.
+    LateLeaving,
 }
 
 /// A chain with its rules.

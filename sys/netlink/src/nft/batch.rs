@@ -38,7 +38,9 @@ impl Batch {
             NftHook::MarkIncoming => ("filter", abi::NF_INET_PRE_ROUTING, abi::NF_IP_PRI_MANGLE),
             NftHook::MarkOutgoing => ("route", abi::NF_INET_LOCAL_OUT, abi::NF_IP_PRI_MANGLE),
             NftHook::Leaving => ("filter", abi::NF_INET_POST_ROUTING, abi::NF_IP_PRI_FILTER),
+            NftHook::LateLeaving => ("filter", abi::NF_INET_POST_ROUTING, abi::NF_IP_PRI_FILTER + 1),
             NftHook::Output => ("filter", abi::NF_INET_LOCAL_OUT, abi::NF_IP_PRI_FILTER),
+            NftHook::LateOutput => ("filter", abi::NF_INET_LOCAL_OUT, abi::NF_IP_PRI_FILTER + 1),
         };
         self.message(abi::NFT_MSG_NEWCHAIN);
         self.attribute(abi::NFTA_CHAIN_TABLE, &text(table));

@@ -53,7 +53,8 @@ impl MarkPlan {
         }
     }
 
-    /// Returns the chains. In `output` the kernel still shows the interface that it chose before a packet was marked; marked packets pass first.
+    /// Returns the chains. In `output` the kernel still shows the interface that it chose before a packet was marked; marked packets pass first. Those that hold packets back come behind the kill
+    /// switch's, which tells its user how many it dropped.
     pub(super) fn chains(&self) -> Vec<NftChain> {
         let end = || match self.expires {
             true => NftRule::new().family_in(ALIVE).count(),
@@ -64,8 +65,8 @@ impl MarkPlan {
         vec![
             NftChain { name: "incoming", hook: NftHook::MarkIncoming, rules: self.incoming() },
             NftChain { name: "outgoing", hook: NftHook::MarkOutgoing, rules: self.outgoing() },
-            NftChain { name: "output", hook: NftHook::Output, rules: output },
-            NftChain { name: "leaving", hook: NftHook::Leaving, rules: leaving },
+            NftChain { name: "output", hook: NftHook::LateOutput, rules: output },
+            NftChain { name: "leaving", hook: NftHook::LateLeaving, rules: leaving },
         ]
     }
 
