@@ -9,6 +9,10 @@ pub use std::sync::atomic::AtomicU64;
 pub use locked::AtomicU64;
 
 #[cfg(any(test, not(target_has_atomic = "64")))]
+#[cfg_attr(
+    target_has_atomic = "64",
+    expect(unreachable_pub, reason = "it is public on the processors that need it; on others only its test uses it")
+)]
 mod locked {
     use std::sync::atomic::Ordering;
     use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -78,12 +82,23 @@ mod locked {
         }
 
         /// The same as [`Self::compare_exchange`]; a lock never fails without a reason.
-        pub fn compare_exchange_weak(&self, expected: u64, new: u64, set: Ordering, fetch: Ordering) -> Result<u64, u64> {
+        pub fn compare_exchange_weak(
+            &self,
+            expected: u64,
+            new: u64,
+            set: Ordering,
+            fetch: Ordering,
+        ) -> Result<u64, u64> {
             self.compare_exchange(expected, new, set, fetch)
         }
 
         /// Replaces the value by `next` of it, if that is one. Returns the previous value, as an error if `next` was `None`.
-        pub fn fetch_update(&self, _: Ordering, _: Ordering, mut next: impl FnMut(u64) -> Option<u64>) -> Result<u64, u64> {
+        pub fn fetch_update(
+            &self,
+            _: Ordering,
+            _: Ordering,
+            mut next: impl FnMut(u64) -> Option<u64>,
+        ) -> Result<u64, u64> {
             let mut value = self.lock();
             let before = *value;
             *value = next(before).ok_or(before)?;
@@ -100,7 +115,6 @@ mod locked {
 
 #[cfg(test)]
 mod tests {
-    use std::fmt::Debug;
     use std::sync::atomic::Ordering::Relaxed;
 
     use super::locked::AtomicU64;
@@ -109,21 +123,24 @@ mod tests {
     #[test]
     fn a_locked_number_is_as_one_of_the_standard_library() {
         type Standard = std::sync::atomic::AtomicU64;
-        fn same<T: Debug + PartialEq>(ours: T, theirs: T) {
-            assert_eq!(ours, theirs);
-        }
         let (ours, theirs) = (AtomicU64::new(7), Standard::new(7));
         for number in [0, 1, 7, 8, u64::MAX, 1 << 33] {
-            same(ours.fetch_add(number, Relaxed), theirs.fetch_add(number, Relaxed));
-            same(ours.fetch_max(number, Relaxed), theirs.fetch_max(number, Relaxed));
-            same(ours.fetch_sub(3, Relaxed), theirs.fetch_sub(3, Relaxed));
-            same(ours.compare_exchange(number, 5, Relaxed, Relaxed), theirs.compare_exchange(number, 5, Relaxed, Relaxed));
+            assert_eq!(ours.fetch_add(number, Relaxed), theirs.fetch_add(number, Relaxed));
+            assert_eq!(ours.fetch_max(number, Relaxed), theirs.fetch_max(number, Relaxed));
+            assert_eq!(ours.fetch_sub(3, Relaxed), theirs.fetch_sub(3, Relaxed));
+            assert_eq!(
+                ours.compare_exchange(number, 5, Relaxed, Relaxed),
+                theirs.compare_exchange(number, 5, Relaxed, Relaxed)
+            );
             let present = theirs.load(Relaxed);
-            same(ours.compare_exchange_weak(present, number, Relaxed, Relaxed), theirs.compare_exchange(present, number, Relaxed, Relaxed));
-            same(ours.swap(number / 2, Relaxed), theirs.swap(number / 2, Relaxed));
+            assert_eq!(
+                ours.compare_exchange_weak(present, number, Relaxed, Relaxed),
+                theirs.compare_exchange(present, number, Relaxed, Relaxed)
+            );
+            assert_eq!(ours.swap(number / 2, Relaxed), theirs.swap(number / 2, Relaxed));
             let halved = |value: u64| value.is_multiple_of(2).then_some(value / 2);
-            same(ours.fetch_update(Relaxed, Relaxed, halved), theirs.fetch_update(Relaxed, Relaxed, halved));
-            same(ours.load(Relaxed), theirs.load(Relaxed));
+            assert_eq!(ours.fetch_update(Relaxed, Relaxed, halved), theirs.fetch_update(Relaxed, Relaxed, halved));
+            assert_eq!(ours.load(Relaxed), theirs.load(Relaxed));
             ours.store(number, Relaxed);
             theirs.store(number, Relaxed);
         }
