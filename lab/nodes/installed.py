@@ -78,7 +78,7 @@ class InstalledNode(Node):
 
 def uninstall(machine, networks):
     """Runs the commands of the README's chapter: for the usual network, and for `networks` those that it says."""
-    [block] = re.findall(r"^## Uninstall\n\n```sh\n(.*?)^```$", _README.read_text(), re.MULTILINE | re.DOTALL)
+    [block] = re.findall(r"^## Uninstall\n[^#]*?^```sh\n(.*?)^```$", _README.read_text(), re.MULTILINE | re.DOTALL)
     lines = [line for line in block.splitlines() if line]
     if len(lines) != 4 or "taut leave --network NAME" not in lines[1] or "/var/lib/taut-NAME" not in lines[2]:
         raise LabError(f"the README's commands to uninstall are others than these:\n{block}")

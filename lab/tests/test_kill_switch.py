@@ -456,8 +456,8 @@ def test_fault_j8_the_kill_switch_is_back_after_a_flush(lab):
     net = FullTunnel(lab)
     net.choose("exit1", "--kill-switch")
     host = net.client.host
-    # The twin and the marks belong to the daemon. One program flushes and looks, before the daemon does.
-    left = host.run("nft", "flush ruleset; list tables").stdout.splitlines()
+    # The twin and the marks belong to the daemon. One shell flushes and looks, before the daemon does.
+    left = host.run("sh", "-c", "nft flush ruleset; nft list tables").stdout.splitlines()
     assert sorted(line.split()[-1] for line in left) == ["taut0_exit", "taut0_guard", "taut0_kill_twin"]
     wait_until(lambda: "taut0_kill_switch" in tables(host), "the kill switch to be back", timeout=2)
     assert "kill-switch-restored" in net.client.taut("log").stdout

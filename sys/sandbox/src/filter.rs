@@ -172,7 +172,7 @@ mod tests {
         UdpSocket::bind("127.0.0.1:0").unwrap();
         // SAFETY: no pointers.
         let raw = unsafe { libc::socket(libc::AF_INET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::IPPROTO_ICMP) };
-        assert_eq!((raw, std::io::Error::last_os_error().raw_os_error()), (-1, Some(libc::EPERM)));
+        assert_eq!((raw, io::Error::last_os_error().raw_os_error()), (-1, Some(libc::EPERM)));
         last();
         std::process::exit(77);
     }
