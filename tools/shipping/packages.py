@@ -1,6 +1,7 @@
 """Packages of one program for one processor, made by nfpm. Runs in the root (assemble.py)."""
 
 import json
+import os
 import re
 import subprocess
 import time
@@ -118,6 +119,9 @@ def write(stage, path, text):
     file = stage / path.lstrip("/")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
+    # nfpm copies the time of an apk's scripts into the package.
+    date = int(os.environ.get("SOURCE_DATE_EPOCH", "0"))
+    os.utime(file, (date, date))
     return file
 
 
