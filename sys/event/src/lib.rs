@@ -10,6 +10,7 @@
 //! - [`set_mark`] marks what a socket sends;
 //! - [`new_session`], [`effective_uid`], [`is_root`] are the few facts about the process that a daemon asks for, and [`open_files`] is its limit of descriptors, which [`raise_open_files`] raises;
 //! - [`open_regular`] opens a file that a user named, and refuses a pipe instead of waiting for it;
+//! - [`send_descriptor`] and [`receive_descriptor`] pass a descriptor to another process;
 //! - [`inherit`] takes over an inherited descriptor, [`is_listening`] returns true if it is a listener.
 //!
 //! It promises: no call here panics on anything the kernel answers, no wait spins for a timeout below a
@@ -23,6 +24,7 @@ mod connect;
 mod credentials;
 mod file;
 mod mark;
+mod pass;
 mod poller;
 mod process;
 mod prompt;
@@ -37,6 +39,7 @@ pub use connect::connect;
 pub use credentials::{PeerCredentials, peer_credentials};
 pub use file::{open_regular, open_regular_no_link};
 pub use mark::set_mark;
+pub use pass::{receive_descriptor, send_descriptor};
 pub use poller::{Event, Events, Interest, Poller};
 pub use process::{effective_uid, inherit, is_listening, is_root, new_session, open_files, raise_open_files};
 pub use prompt::{precise_timers, run_first};

@@ -1,0 +1,202 @@
+//! A filter of system calls, and its way into the kernel.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use crate::calls::{self, Call};
+use crate::checked;
+use crate::program::{Check, Leaf, Verdict, assemble};
+
+/// Flags of `clone` that make a namespace.
+const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
+    | libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWNET;
+
+/// A list of system calls with their verdicts, for [`Filter::enter`]. A call that is not in it fails with `EPERM`, and one that is newer than this list with `ENOSYS`, as on
+/// a kernel without it: libraries then use an older one.
+#[derive(Clone, Default)]
+pub struct Filter {
+    calls: BTreeMap<u32, Leaf>,
+}
+
+impl Filter {
+    /// Gives all these calls the same verdict.
+    #[must_use]
+    pub fn with(mut self, calls: &[Call], verdict: Verdict) -> Self {
+        self.calls.extend(calls.iter().map(|call| (call.number(), Leaf::Verdict(verdict))));
+        self
+    }
+
+    /// Allows these calls if the arguments pass all checks of at least one way.
+    #[must_use]
+    pub fn with_arguments(mut self, calls: &[Call], ways: &[Vec<Check>]) -> Self {
+        let ways = ways.to_vec();
+        self.calls.extend(calls.iter().map(|call| (call.number(), Leaf::Ways(ways.clone()))));
+        self
+    }
+
+    /// Allows new threads, and no new processes or namespaces. `clone3`, whose flags a filter cannot see, is refused as if it did not exist, and libc uses `clone`.
+    #[must_use]
+    pub fn with_threads(self) -> Self {
+        let ways = [vec![Check::has(0, libc::CLONE_THREAD as u32), Check::lacks(0, NAMESPACES as u32)]];
+        self.with_arguments(&[Call::new(libc::SYS_clone)], &ways)
+            .with(&[Call::new(libc::SYS_clone3)], Verdict::Refuse(libc::ENOSYS))
+    }
+
+    /// Allows signals to threads of this process, and to no other process.
+    #[must_use]
+    pub fn with_own_signals(self) -> Self {
+        self.with_arguments(&[Call::new(libc::SYS_tgkill)], &[vec![Check::is(0, &[std::process::id()])]])
+    }
+
+    /// Has the kernel apply the filter to all threads of the process. Needs [`crate::no_new_privileges`]. Where the kernel can, it reports refused calls to its audit log.
+    ///
+    /// # Errors
+    /// If the kernel or the container runtime has no filters, or this processor's system calls are not known here.
+    pub fn enter(&self) -> io::Result<()> {
+        let architecture = calls::ARCHITECTURE.ok_or(io::ErrorKind::Unsupported)?;
+        let program = assemble(architecture, &self.leaves());
+        let length = u16::try_from(program.len()).map_err(io::Error::other)?;
+        let program = libc::sock_fprog { len: length, filter: program.as_ptr().cast_mut() };
+        let apply = |flags: libc::c_ulong| {
+            // SAFETY: `program` and what it points to live across the call, which only reads them.
+            let result =
+                unsafe { libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, flags, &raw const program) };
+            checked(result)
+        };
+        // Linux 4.14 has the second flag.
+        let reported = apply(libc::SECCOMP_FILTER_FLAG_TSYNC | libc::SECCOMP_FILTER_FLAG_LOG);
+        match reported.or_else(|_| apply(libc::SECCOMP_FILTER_FLAG_TSYNC))? {
+            0 => Ok(()),
+            thread => Err(io::Error::other(format!("thread {thread} has a filter of its own"))),
+        }
+    }
+
+    /// The whole range of numbers, in order, without neighbours of the same verdict.
+    fn leaves(&self) -> Vec<(u32, Leaf)> {
+        let other = Leaf::Verdict(Verdict::Refuse(libc::EPERM));
+        let mut leaves = vec![(0, other.clone())];
+        for (number, leaf) in &self.calls {
+            leaves.push((*number, leaf.clone()));
+            leaves.push((number + 1, other.clone()));
+        }
+        let newer = calls::NEWEST + 1;
+        leaves.retain(|(number, _)| *number < newer);
+        leaves.push((newer, Leaf::Verdict(Verdict::Refuse(libc::ENOSYS))));
+        // A call right behind another begins where that one's end was noted.
+        leaves.dedup_by(|later, earlier| {
+            later.0 == earlier.0 && {
+                earlier.1 = later.1.clone();
+                true
+            }
+        });
+        leaves.dedup_by(|later, earlier| later.1 == earlier.1);
+        leaves
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::net::UdpSocket;
+    use std::os::unix::net::UnixStream;
+    use std::process::Command;
+
+    use super::*;
+    use crate::no_new_privileges;
+
+    #[test]
+    fn the_leaves_cover_all_numbers_once() {
+        let [read, write, execute] =
+            [libc::SYS_read, libc::SYS_write, libc::SYS_execve].map(|number| Call::new(number).number());
+        let filter = Filter::default()
+            .with(&[Call::new(libc::SYS_read), Call::new(libc::SYS_write)], Verdict::Allow)
+            .with(&[Call::new(libc::SYS_execve)], Verdict::Kill);
+        let leaves = filter.leaves();
+        let verdict = |number: u32| leaves.iter().rfind(|(from, _)| *from <= number).unwrap().1.clone();
+        assert!(leaves.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 != pair[1].1));
+        assert_eq!(leaves[0].0, 0);
+        for (number, wanted) in [
+            (read, Verdict::Allow),
+            (write, Verdict::Allow),
+            (execute, Verdict::Kill),
+            (execute - 1, Verdict::Refuse(libc::EPERM)),
+            (execute + 1, Verdict::Refuse(libc::EPERM)),
+            (calls::NEWEST, Verdict::Refuse(libc::EPERM)),
+            (calls::NEWEST + 1, Verdict::Refuse(libc::ENOSYS)),
+            (u32::MAX, Verdict::Refuse(libc::ENOSYS)),
+        ] {
+            assert_eq!(verdict(number), Leaf::Verdict(wanted), "{number}");
+        }
+    }
+
+    /// Runs this test's own program again with a variable, because a filter stays.
+    fn child(name: &str) -> std::process::Output {
+        let own = std::env::current_exe().unwrap();
+        let mut command = Command::new(own);
+        command.args([
+            "--exact",
+            "filter::tests::a_filter_holds_for_all_threads",
+            "--test-threads",
+            "1",
+            "--nocapture",
+        ]);
+        command.env("TAUT_SANDBOX_TEST", name).output().unwrap()
+    }
+
+    fn confined(last: impl FnOnce()) {
+        let (hold, held) = std::sync::mpsc::channel::<()>();
+        let earlier = std::thread::spawn(move || {
+            held.recv().unwrap();
+            fs::create_dir("/nonexistent/x").map_err(|error| error.raw_os_error())
+        });
+        no_new_privileges().unwrap();
+        let udp = [vec![
+            Check::is(0, &[libc::AF_INET as u32]),
+            Check::is(1, &[libc::SOCK_DGRAM as u32 | libc::SOCK_CLOEXEC as u32]),
+        ]];
+        let ordinary = Filter::default()
+            .with(calls::PROCESS, Verdict::Allow)
+            .with(calls::FILES, Verdict::Allow)
+            .with(calls::SOCKETS, Verdict::Allow)
+            .with(calls::WAITS, Verdict::Allow)
+            .with(calls::OLDER, Verdict::Allow)
+            .with(calls::MAPPINGS, Verdict::Allow)
+            .with_threads()
+            .with(&[Call::new(libc::SYS_mkdirat)], Verdict::Refuse(libc::EXDEV))
+            .with(calls::ATTACKS, Verdict::Kill)
+            .with_arguments(&[Call::new(libc::SYS_socket)], &udp);
+        #[cfg(target_arch = "x86_64")]
+        let ordinary = ordinary.with(&[Call::new(libc::SYS_mkdir)], Verdict::Refuse(libc::EXDEV));
+        ordinary.enter().unwrap();
+        hold.send(()).unwrap();
+        assert_eq!(earlier.join().unwrap(), Err(Some(libc::EXDEV)), "a thread from before has the filter");
+        let later = std::thread::spawn(|| UnixStream::pair().map(drop).map_err(|error| error.raw_os_error()));
+        assert_eq!(later.join().unwrap(), Err(Some(libc::EPERM)), "and one that came after");
+        UdpSocket::bind("127.0.0.1:0").unwrap();
+        assert_eq!(UdpSocket::bind("[::1]:0").unwrap_err().raw_os_error(), Some(libc::EPERM));
+        last();
+        std::process::exit(77);
+    }
+
+    #[test]
+    fn a_filter_holds_for_all_threads() {
+        match std::env::var("TAUT_SANDBOX_TEST").as_deref() {
+            Ok("ordinary") => confined(|| {}),
+            Ok("attack") => confined(|| {
+                let empty = [std::ptr::null::<libc::c_char>()];
+                // SAFETY: the path and the empty lists end as execve expects.
+                unsafe { libc::execve(c"/bin/true".as_ptr(), empty.as_ptr(), empty.as_ptr()) };
+            }),
+            _ => {}
+        }
+        let ordinary = child("ordinary");
+        assert_eq!(ordinary.status.code(), Some(77), "{ordinary:?}");
+        let attack = std::os::unix::process::ExitStatusExt::signal(&child("attack").status);
+        assert_eq!(attack, Some(libc::SIGSYS));
+    }
+}

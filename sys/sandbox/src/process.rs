@@ -1,0 +1,46 @@
+//! Properties of the whole process: privileges of programs that it runs, and copies of its memory on a disk.
+
+use std::io;
+
+use crate::checked;
+
+/// Sets an option of the process that takes one number (man 2 prctl).
+fn set(option: libc::c_int, value: libc::c_ulong) -> io::Result<()> {
+    let unused: libc::c_ulong = 0;
+    // SAFETY: the options that this module uses take no pointers.
+    let result = unsafe { libc::prctl(option, value, unused, unused, unused) };
+    checked(result.into()).map(drop)
+}
+
+/// Keeps every program that this process runs from having more rights than it, such as those of a set-user-ID file. A process without `CAP_SYS_ADMIN` needs this
+/// before [`crate::Filter::enter`] and [`crate::Ruleset::enter`].
+///
+/// # Errors
+/// If the kernel is older than Linux 3.5.
+pub fn no_new_privileges() -> io::Result<()> {
+    set(libc::PR_SET_NO_NEW_PRIVS, 1)
+}
+
+/// Has the kernel write no core dump of this process, also not to a program that collects them, and lets no other process without `CAP_SYS_PTRACE` read its memory.
+///
+/// # Errors
+/// If the kernel refuses one of the two.
+pub fn no_core_dumps() -> io::Result<()> {
+    let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `none` lives across the call, which only reads it.
+    checked(unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) }.into())?;
+    // A limit of zero does not keep a dump from a program in /proc/sys/kernel/core_pattern, and this does (man 5 core).
+    set(libc::PR_SET_DUMPABLE, 0)
+}
+
+/// Keeps all memory of the process, now and later, out of swap. Only pages that are used take memory, as before (`MCL_ONFAULT`, Linux 4.4).
+///
+/// # Errors
+/// Without `CAP_IPC_LOCK` and `CAP_SYS_RESOURCE`: the limit of locked memory must be lifted first, or a later allocation would fail at it.
+pub fn lock_memory() -> io::Result<()> {
+    let all = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: libc::RLIM_INFINITY };
+    // SAFETY: `all` lives across the call, which only reads it.
+    checked(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const all) }.into())?;
+    // SAFETY: no pointers.
+    checked(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) }.into()).map(drop)
+}
