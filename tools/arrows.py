@@ -40,7 +40,7 @@ PROOF_EDGES = {("proof/fuzz", "proof/sim"), ("proof/fuzz", TEST_KIT), ("proof/si
 APP_MAY_USE = {
     "apps/taut": {"engine/agent", "engine/lane", "engine/control", "sys/event"},
     "apps/coordinator": {"apps/relay"},
-    "apps/relay": {"engine/dial", "sys/udp", "sys/event"},
+    "apps/relay": {"engine/dial", "sys/udp", "sys/event", "sys/sandbox"},
 }
 # A program that contains another: a coordinator can be a relay, too.
 APP_EDGES = {("apps/coordinator", "apps/relay")}
@@ -62,7 +62,7 @@ LOAD_MAY_USE = {"tokio"}
 # External crates that only the load generator may use.
 LOAD_ONLY = {"quinn", "quinn-proto", "quinn-udp", "rcgen"}
 # Crates of sys that exist for tests and for the lab.
-SYS_FOR_WITNESSES = {"sys/namespace", "sys/packet", "sys/tally"}
+SYS_FOR_WITNESSES = {"sys/attempts", "sys/namespace", "sys/packet", "sys/tally"}
 # Only programs read flags.
 APPS_ONLY = {"lexopt"}
 
@@ -97,7 +97,7 @@ WHY = {
     "load-alone": "it is the only crate of proof with a runtime: no crate of a node may share a program with one, nor measure itself",
     "load-only": "nodes speak one protocol, WireGuard; QUIC is only traffic that is carried through tunnels and measured",
     "testkit-alone": "tests of core use the test kit: a dependency of the kit would enter core's tests",
-    "witness-hands": "raw frames, namespaces and a counting allocator are for tests and for the lab; a program needs none of them",
+    "witness-hands": "raw frames, namespaces, attacks and a counting allocator are for tests and for the lab; a program needs none of them",
     "apps-only": "flags and environment are read in apps and passed down as values, so that every effect has one cause",
     "sqlx-in-store": "only apps/coordinator/src/store knows the database, so that another database can replace it",
     "unsafe": "unsafe code stands in sys only, small and tested against the kernel, so that the rest needs no audit for it",

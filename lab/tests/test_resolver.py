@@ -268,7 +268,7 @@ def test_fault_h3_a_helper_of_the_service_manager_puts_the_host_back_too(layout)
     wait_until(lambda: "socket" in own.sh("stat -c %F /run/taut-dns-helper.sock || true"), "the service manager to listen")
     site.join()
     own.wait_for_resolver("file")
-    assert not own.sh(f"pgrep -P {own.process.pid} || true"), "the daemon started no process"
+    assert not own.sh(f"pgrep -P {own.process.pid} -f dns-helper || true"), "the daemon started no helper"
     site.finds_both()
     own.kill_daemon()
     site.is_as_before(before)
@@ -301,7 +301,7 @@ def test_a_daemon_in_a_network_namespace_leaves_the_files_of_the_host_outside_al
     one = mesh(nodes=1).nodes[0]
     resolver = one.status()["self"]["names"]["resolver"]
     assert resolver["by"] is None and "network namespace" in resolver["problem"]["message"]
-    assert not one.host.run("pgrep", "-P", one.process.pid, check=False).stdout, "no helper runs"
+    assert not one.host.run("pgrep", "-P", one.process.pid, "-f", "dns-helper", check=False).stdout, "no helper runs"
     assert (Path(RESOLV_CONF).read_bytes(), Path(RESOLV_CONF).stat().st_ino) == before
 
 

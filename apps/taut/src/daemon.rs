@@ -42,7 +42,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     let mut config = flags.resolve()?;
     config.exit_when_down = ephemeral;
     config.rekey_after = std::env::var(TEST_REKEY).ok().and_then(|text| text.parse().ok()).map(Duration::from_secs);
-    config.dns_helper = std::env::current_exe().ok();
+    config.program = std::env::current_exe().ok();
     config.log.stderr = stderr_format(ephemeral);
     config.version = String::from(VERSION);
     taut_agent::run(config).map_err(|error| Fault::failed(error.to_string(), ""))

@@ -7,7 +7,7 @@ use std::time::Duration;
 use lexopt::{Arg, Parser};
 use taut_agent::DaemonConfig;
 use taut_agent::log::Levels;
-use taut_agent::settings::{self, Given, Origin, SETTINGS, Setting, duration};
+use taut_agent::settings::{self, Effect, Given, Origin, SETTINGS, Setting, duration};
 
 use crate::chosen;
 use crate::fault::Fault;
@@ -154,6 +154,7 @@ macro_rules! setting_details {
 --exit-dns LIST   while an exit node is used: ask these public servers through it for names of the internet (default exit: the exit node itself)
 --no-portmap       do not request port mappings from the router (PCP, NAT-PMP, UPnP)
 --search-sockets N sockets of a port search, which finds a peer behind a symmetric NAT, 0 to 1024 (default 256; 0: stay on the relay)
+--no-sandbox       keep all rights of the user that the daemon runs as, and not only those that it needs (see docs/sandbox.md)
 --suites LIST      ciphers for data between Taut nodes: AEGIS256X4, AES256GCM, ChaCha20Poly1305 (default: all that this processor has fast; the
                    first of them that both ends have is used, and the last one is always available)
 --no-aes           short for --suites ChaCha20Poly1305"
@@ -212,6 +213,8 @@ impl DaemonFlags {
         }
         for line in settings::read_lines(&kept) {
             match line {
+                // The daemon can write this file, so it does not decide on the daemon's sandbox.
+                Ok((setting, _)) if setting.effect == Effect::Restart => {}
                 Ok((setting, value)) => add(&mut self.given, setting, Origin::Set, &value)?,
                 // A later version kept it. It stays there, and `taut set` may replace it.
                 Err(bad) => crate::output::complain(&format!("taut: a setting that `taut set` kept is ignored: {bad}")),

@@ -63,12 +63,18 @@ fn main() -> ExitCode {
             help(arguments.next().map(|word| word.to_string_lossy().into_owned()).as_deref())
         }
         // Only the daemon runs it, so no help text has it.
-        Some("dns-helper") => taut_agent::run_helper()
-            .map_err(|error| Fault::failed(format!("this process is started by `taut daemon` alone: {error}"), "")),
+        Some("dns-helper") => taut_agent::run_helper().map_err(not_for_users),
+        Some("outside") => {
+            std::env::current_exe().and_then(|program| taut_agent::run_outside(&program)).map_err(not_for_users)
+        }
         Some("--version" | "-V") => verb::run("version", Words::new(arguments)),
         Some(name) => verb::run(name, Words::new(arguments)),
     };
     finish(result, json)
+}
+
+fn not_for_users(error: std::io::Error) -> Fault {
+    Fault::failed(format!("this process is started by `taut daemon` alone: {error}"), "")
 }
 
 fn finish(result: Result<(), Fault>, json: bool) -> ExitCode {

@@ -11,7 +11,7 @@ use std::net::IpAddr;
 use taut_agent::api::{
     CoordinatorStatus, DomainStatus, InternetNames, LanesStatus, LeaveState, MtuSource, NamesStatus, NatStatus,
     NodeState, PathKind, PeerStatus, PortMapStatus, RelayStatus, RelayVia, ResolverBackEnd, ResolverStatus,
-    ServerTrouble, Status,
+    SandboxStatus, ServerTrouble, Status,
 };
 
 use crate::client::{Client, NoDaemon, seen_kill_switch};
@@ -140,7 +140,21 @@ fn surroundings(status: &Status) -> String {
     rows.extend(status.exit.iter().flat_map(exit::rows));
     rows.extend(status.kill_switch.iter().map(exit::kill_switch));
     rows.extend(status.relays.iter().map(|status| vec![String::from("relay"), relay(status)]));
+    rows.push(vec![String::from("sandbox"), sandbox(status.sandbox.as_ref())]);
     table::columns(&rows)
+}
+
+/// Describes the daemon's sandbox: that it is on, or what of it is missing.
+fn sandbox(status: Option<&SandboxStatus>) -> String {
+    let Some(SandboxStatus { on, missing }) = status else {
+        return String::from("off: the daemon keeps all rights of its user");
+    };
+    let missing: Vec<String> = missing.iter().map(|missing| format!("{} ({})", missing.part, missing.reason)).collect();
+    match (on.is_empty(), missing.is_empty()) {
+        (_, true) => String::from("on"),
+        (false, false) => format!("on, without {}", missing.join(", ")),
+        (true, false) => format!("none; the kernel refuses {}", missing.join(", ")),
+    }
 }
 
 /// Describes the network's names, and where this node answers questions for them.

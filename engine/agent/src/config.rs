@@ -78,8 +78,11 @@ pub struct DaemonConfig {
     pub rotate_key_every: Option<Duration>,
     /// Whether the host's resolver asks this node for the network's names.
     pub dns: bool,
-    /// Program that changes the host's resolver for this daemon, when it is run with the verb `dns-helper`; `None` if there is none.
-    pub dns_helper: Option<PathBuf>,
+    /// This program: with the verb `dns-helper` it changes the host's resolver for the daemon, and with `outside` it does what the daemon's sandbox refuses. Without it, there is
+    /// neither a resolver nor a sandbox.
+    pub program: Option<PathBuf>,
+    /// Whether the daemon gives up the rights that it does not need after its start.
+    pub sandbox: bool,
     /// Whether the host finds nodes by their bare names, too.
     pub dns_search: bool,
     /// Domains that the coordinator may have this node answer for although they need the user's consent: single labels, public suffixes, search domains of the host.
@@ -92,6 +95,8 @@ pub struct DaemonConfig {
     pub metrics: Option<SocketAddr>,
     /// Whether `taut down` ends the daemon, as for a daemon that `taut up` started.
     pub exit_when_down: bool,
+    /// Called once each time the network is up, for tests of what code inside of the daemon can do.
+    pub when_up: Option<fn()>,
     /// Lifetime of sessions in tests, shorter than WireGuard's.
     pub rekey_after: Option<Duration>,
     /// Which events are recorded, and where they are printed.
@@ -121,7 +126,8 @@ impl Default for DaemonConfig {
             routes: RouteOptions::default(),
             portmap: true,
             dns: true,
-            dns_helper: None,
+            program: None,
+            sandbox: true,
             dns_search: false,
             accept_domains: Vec::new(),
             exit_dns: Vec::new(),
@@ -130,6 +136,7 @@ impl Default for DaemonConfig {
             rotate_key_every: None,
             metrics: None,
             exit_when_down: false,
+            when_up: None,
             rekey_after: None,
             log: LogOptions::default(),
             version: String::new(),

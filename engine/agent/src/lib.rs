@@ -20,7 +20,9 @@
 //! | `host` | addresses and routes of the TUN device, and the other interfaces of the host | `api` |
 //! | [`kill_switch`] | the kill switch for commands, with and without a daemon | `host` |
 //! | `lanes` | the running lanes, seen from the agent: queues, steering, sockets' buffers | `basics` |
-//! | `resolver` | the host's resolver, and the helper process that changes it | `api`, `basics` |
+//! | `outside` | the process that does for the daemon what its sandbox refuses | |
+//! | `sandbox` | the rights that the daemon keeps | `api`, `config` |
+//! | `resolver` | the host's resolver, and the helper process that changes it | `api`, `basics`, `outside` |
 //! | `upstream` | servers of split domains, asked through the overlay | `basics`, `resolver` |
 //! | [`wg`] | `taut wg`: a plain WireGuard interface that the stock `wg` configures, without a network | `basics`, `lanes` |
 //! | `subnets` | subnet routes: what this node advertises and accepts | |
@@ -44,8 +46,10 @@ pub mod kill_switch;
 mod lanes;
 pub mod log;
 pub mod metrics;
+mod outside;
 mod overlay;
 mod resolver;
+mod sandbox;
 mod server;
 pub mod settings;
 mod status;
@@ -60,5 +64,6 @@ pub use daemon::run;
 pub use error::RunError;
 pub use exit::{BadExitChoice, ExitChoice};
 pub use lanes::{Steer, Steering};
+pub use outside::run_outside;
 pub use resolver::run_helper;
 pub use subnets::{AdvertisedRoute, BadAdvertisedRoute, RouteOptions};

@@ -28,6 +28,8 @@ pub enum Effect {
     Now,
     /// When the network starts again, by `taut down` and `taut up`: it belongs to the TUN device, the sockets or the threads, which are made once.
     NextStart,
+    /// When the daemon starts again. `taut set` cannot change it: code that took the daemon over could then free the next one.
+    Restart,
 }
 
 /// A setting.
@@ -147,6 +149,7 @@ pub static SETTINGS: &[Setting] = &[
     )),
     switch!("portmap", Now, portmap),
     value!("search-sockets", NextStart, search_sockets, values::search_sockets, |count: &u16| count.to_string()),
+    switch!("sandbox", Restart, sandbox),
     value!("suites", NextStart, suites, values::suites, |suites: &Suites| values::show_suites(*suites)),
 ];
 

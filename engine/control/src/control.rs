@@ -38,13 +38,14 @@ pub struct Control {
 }
 
 impl Control {
-    /// Locks and reads the state directory, then starts the thread. `waker` is woken whenever [`Self::try_event`] has an event. The first events describe
+    /// Locks and reads the state directory, calls `ready`, then starts the thread, which inherits what `ready` gave up. `waker` is woken whenever [`Self::try_event`] has an event. The first events describe
     /// the directory's content, and are queued when this returns. A node that was up when it stopped connects at once.
     ///
     /// # Errors
     /// If the state directory is in use, unusable or damaged. Nothing is changed in that case.
-    pub fn start(options: Options, waker: Waker) -> Result<Self, StartError> {
+    pub fn start(options: Options, waker: Waker, ready: impl FnOnce()) -> Result<Self, StartError> {
         let (state, found) = StateDir::open(&options.state_dir)?;
+        ready();
         let (order_sender, orders) = mpsc::channel();
         let (line_sender, lines) = mpsc::sync_channel(LINES);
         let (event_sender, events) = mpsc::sync_channel(EVENTS);

@@ -26,7 +26,7 @@ pub use backoff::Backoff;
 pub use broken::Broken;
 pub use dial::{Cancel, Dial, Stage, connect};
 pub use fetch::{AUTHORITIES, fetch};
-pub use names::{MAX_ADDRESSES, resolve};
+pub use names::{LookUp, MAX_ADDRESSES, look_up, look_up_by, resolve};
 pub use random::{Jitter, private_key};
 pub use sealed_channel::{ChannelTarget, Received, SealedChannel};
 pub use stream::Stream;

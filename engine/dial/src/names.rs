@@ -9,6 +9,7 @@
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use taut_base::{Entropy, SOCKET_MARK};
@@ -37,15 +38,13 @@ const FILES: [&str; 3] = ["/run/systemd/resolve/resolv.conf", "/etc/resolv.conf.
 /// # Errors
 /// If there is none.
 pub fn resolve(host: &str, port: u16, known: &[IpAddr]) -> Result<Vec<SocketAddr>, Broken> {
-    let by_host = (host, port).to_socket_addrs().map(Vec::from_iter);
-    let mut found = match &by_host {
-        Ok(found) if !found.is_empty() => found.clone(),
-        _ => ask_servers(host).into_iter().map(|address| SocketAddr::new(address, port)).collect(),
-    };
-    found.truncate(MAX_ADDRESSES);
-    // A literal address has no others.
-    let is_literal = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok();
-    for address in known.iter().filter(|_| !is_literal).map(|address| SocketAddr::new(*address, port)) {
+    if let Ok(address) = host.trim_matches(['[', ']']).parse::<IpAddr>() {
+        // A literal address has no others.
+        return Ok(vec![SocketAddr::new(address, port)]);
+    }
+    let by_host = LOOK_UP.get().map_or_else(|| look_up(host, port), |look_up| look_up(host, port));
+    let mut found = by_host.as_ref().map_or_else(|_| Vec::new(), Clone::clone);
+    for address in known.iter().map(|address| SocketAddr::new(*address, port)) {
         if found.len() < 2 * MAX_ADDRESSES && !found.contains(&address) {
             found.push(address);
         }
@@ -55,6 +54,37 @@ pub fn resolve(host: &str, port: u16, known: &[IpAddr]) -> Result<Vec<SocketAddr
         (true, Err(error)) => Err(Broken(format!("its name cannot be resolved: {error}"))),
         (true, Ok(_)) => Err(Broken(String::from("its name has no address"))),
     }
+}
+
+/// A function that returns the addresses of a host, with this port, or the reason why there are none.
+pub type LookUp = fn(&str, u16) -> Result<Vec<SocketAddr>, String>;
+
+/// How this process looks names up, if not by [`look_up`]. It holds for all threads, as a sandbox does.
+static LOOK_UP: OnceLock<LookUp> = OnceLock::new();
+
+/// Has this process look names up by `other`, for a process that may not read the host's settings itself. The first call decides.
+pub fn look_up_by(other: LookUp) {
+    let _ = LOOK_UP.set(other);
+}
+
+/// Asks the host's resolver, then its servers, for the addresses of a host: [`MAX_ADDRESSES`] at most.
+///
+/// # Errors
+/// The resolver's reason, if no address was found.
+pub fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
+    let by_host = (host, port).to_socket_addrs().map(Vec::from_iter);
+    let mut found = match by_host {
+        Ok(found) if !found.is_empty() => found,
+        other => {
+            let found = ask_servers(host).into_iter().map(|address| SocketAddr::new(address, port)).collect();
+            match other {
+                Err(error) if Vec::is_empty(&found) => return Err(error.to_string()),
+                _ => found,
+            }
+        }
+    };
+    found.truncate(MAX_ADDRESSES);
+    Ok(found)
 }
 
 /// Asks the host's servers, one after the other, until one knows an address.

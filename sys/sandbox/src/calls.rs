@@ -84,8 +84,18 @@ pub const OLDER: &[Call] = calls! {
     SYS_dup2 SYS_newfstatat SYS_renameat SYS_pread64 SYS_pwrite64 SYS_rseq SYS_accept
 };
 /// The calls of [`PROCESS`], [`FILES`] and [`WAITS`] that only some processors have.
-#[cfg(any(target_arch = "aarch64", target_arch = "riscv64"))]
+#[cfg(target_arch = "riscv64")]
 pub const OLDER: &[Call] = calls! { SYS_newfstatat SYS_pread64 SYS_pwrite64 SYS_rseq SYS_accept };
+/// The calls of [`PROCESS`], [`FILES`] and [`WAITS`] that only some processors have; the last one is `renameat`.
+#[cfg(target_arch = "aarch64")]
+pub const OLDER: &[Call] = &[
+    Call::new(libc::SYS_newfstatat),
+    Call::new(libc::SYS_pread64),
+    Call::new(libc::SYS_pwrite64),
+    Call::new(libc::SYS_rseq),
+    Call::new(libc::SYS_accept),
+    Call::new(38),
+];
 /// The calls of [`PROCESS`], [`FILES`] and [`WAITS`] that only some processors have. The last ones have times of 64 bits.
 #[cfg(any(target_arch = "arm", target_arch = "mips"))]
 pub const OLDER: &[Call] = &[
@@ -177,4 +187,12 @@ pub const MAPPINGS: &[Call] = calls! { SYS_mmap2 SYS_mprotect };
 pub const ATTACKS: &[Call] = calls! {
     SYS_execve SYS_execveat SYS_ptrace SYS_process_vm_readv SYS_process_vm_writev SYS_init_module SYS_finit_module SYS_delete_module
     SYS_kexec_load
+};
+
+/// Calls that change the host or widen the reach of a process, and that servers make only by mistake: mounts, namespaces, other roots, keys of the kernel, eBPF,
+/// io_uring, measuring, clocks, swap, the end of the host.
+pub const ADMINISTRATION: &[Call] = calls! {
+    SYS_mount SYS_umount2 SYS_pivot_root SYS_chroot SYS_unshare SYS_setns SYS_open_tree SYS_move_mount SYS_fsopen SYS_open_by_handle_at SYS_add_key SYS_request_key
+    SYS_keyctl SYS_bpf SYS_io_uring_setup SYS_io_uring_enter SYS_io_uring_register SYS_perf_event_open SYS_userfaultfd SYS_settimeofday SYS_clock_settime SYS_adjtimex
+    SYS_clock_adjtime SYS_swapon SYS_swapoff SYS_reboot SYS_acct SYS_quotactl SYS_sethostname SYS_setdomainname SYS_syslog SYS_personality SYS_kcmp SYS_pidfd_getfd
 };

@@ -7,23 +7,21 @@ use crate::calls::{self, Call};
 use crate::checked;
 use crate::program::{Check, Leaf, Verdict, assemble};
 
-/// Flags of `clone` that make a namespace.
-const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
-    | libc::CLONE_NEWCGROUP
-    | libc::CLONE_NEWUTS
-    | libc::CLONE_NEWIPC
-    | libc::CLONE_NEWUSER
-    | libc::CLONE_NEWPID
-    | libc::CLONE_NEWNET;
-
 /// A list of system calls with their verdicts, for [`Filter::enter`]. A call that is not in it fails with `EPERM`, and one that is newer than this list with `ENOSYS`, as on
 /// a kernel without it: libraries then use an older one.
 #[derive(Clone, Default)]
 pub struct Filter {
     calls: BTreeMap<u32, Leaf>,
+    /// Whether a call that is not in the list is allowed.
+    is_lenient: bool,
 }
 
 impl Filter {
+    /// Begins a list of calls that are refused, for a program whose libraries make calls that nobody has listed: others are allowed.
+    pub fn lenient() -> Self {
+        Self { is_lenient: true, ..Self::default() }
+    }
+
     /// Gives all these calls the same verdict.
     #[must_use]
     pub fn with(mut self, calls: &[Call], verdict: Verdict) -> Self {
@@ -37,20 +35,6 @@ impl Filter {
         let ways = ways.to_vec();
         self.calls.extend(calls.iter().map(|call| (call.number(), Leaf::Ways(ways.clone()))));
         self
-    }
-
-    /// Allows new threads, and no new processes or namespaces. `clone3`, whose flags a filter cannot see, is refused as if it did not exist, and libc uses `clone`.
-    #[must_use]
-    pub fn with_threads(self) -> Self {
-        let ways = [vec![Check::has(0, libc::CLONE_THREAD as u32), Check::lacks(0, NAMESPACES as u32)]];
-        self.with_arguments(&[Call::new(libc::SYS_clone)], &ways)
-            .with(&[Call::new(libc::SYS_clone3)], Verdict::Refuse(libc::ENOSYS))
-    }
-
-    /// Allows signals to threads of this process, and to no other process.
-    #[must_use]
-    pub fn with_own_signals(self) -> Self {
-        self.with_arguments(&[Call::new(libc::SYS_tgkill)], &[vec![Check::is(0, &[std::process::id()])]])
     }
 
     /// Has the kernel apply the filter to all threads of the process. Needs [`crate::no_new_privileges`]. Where the kernel can, it reports refused calls to its audit log.
@@ -78,7 +62,11 @@ impl Filter {
 
     /// The whole range of numbers, in order, without neighbours of the same verdict.
     fn leaves(&self) -> Vec<(u32, Leaf)> {
-        let other = Leaf::Verdict(Verdict::Refuse(libc::EPERM));
+        let (other, newer_calls) = match self.is_lenient {
+            true => (Verdict::Allow, Verdict::Allow),
+            false => (Verdict::Refuse(libc::EPERM), Verdict::Refuse(libc::ENOSYS)),
+        };
+        let other = Leaf::Verdict(other);
         let mut leaves = vec![(0, other.clone())];
         for (number, leaf) in &self.calls {
             leaves.push((*number, leaf.clone()));
@@ -86,7 +74,7 @@ impl Filter {
         }
         let newer = calls::NEWEST + 1;
         leaves.retain(|(number, _)| *number < newer);
-        leaves.push((newer, Leaf::Verdict(Verdict::Refuse(libc::ENOSYS))));
+        leaves.push((newer, Leaf::Verdict(newer_calls)));
         // A call right behind another begins where that one's end was noted.
         leaves.dedup_by(|later, earlier| {
             later.0 == earlier.0 && {
@@ -107,7 +95,7 @@ mod tests {
     use std::process::Command;
 
     use super::*;
-    use crate::no_new_privileges;
+    use crate::{Sockets, no_new_privileges};
 
     #[test]
     fn the_leaves_cover_all_numbers_once() {
@@ -134,6 +122,14 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_lenient_filter_refuses_only_what_is_listed() {
+        let leaves = Filter::lenient().with(&[Call::new(libc::SYS_mount)], Verdict::Refuse(libc::EPERM)).leaves();
+        let mount = Call::new(libc::SYS_mount).number();
+        let (allow, refuse) = (Leaf::Verdict(Verdict::Allow), Leaf::Verdict(Verdict::Refuse(libc::EPERM)));
+        assert_eq!(leaves, [(0, allow.clone()), (mount, refuse), (mount + 1, allow)]);
+    }
+
     /// Runs this test's own program again with a variable, because a filter stays.
     fn child(name: &str) -> std::process::Output {
         let own = std::env::current_exe().unwrap();
@@ -155,21 +151,17 @@ mod tests {
             fs::create_dir("/nonexistent/x").map_err(|error| error.raw_os_error())
         });
         no_new_privileges().unwrap();
-        let udp = [vec![
-            Check::is(0, &[libc::AF_INET as u32]),
-            Check::is(1, &[libc::SOCK_DGRAM as u32 | libc::SOCK_CLOEXEC as u32]),
-        ]];
         let ordinary = Filter::default()
             .with(calls::PROCESS, Verdict::Allow)
             .with(calls::FILES, Verdict::Allow)
             .with(calls::SOCKETS, Verdict::Allow)
             .with(calls::WAITS, Verdict::Allow)
             .with(calls::OLDER, Verdict::Allow)
-            .with(calls::MAPPINGS, Verdict::Allow)
+            .with_memory()
             .with_threads()
             .with(&[Call::new(libc::SYS_mkdirat)], Verdict::Refuse(libc::EXDEV))
             .with(calls::ATTACKS, Verdict::Kill)
-            .with_arguments(&[Call::new(libc::SYS_socket)], &udp);
+            .with_sockets(&[Sockets::Internet]);
         #[cfg(target_arch = "x86_64")]
         let ordinary = ordinary.with(&[Call::new(libc::SYS_mkdir)], Verdict::Refuse(libc::EXDEV));
         ordinary.enter().unwrap();
@@ -178,7 +170,9 @@ mod tests {
         let later = std::thread::spawn(|| UnixStream::pair().map(drop).map_err(|error| error.raw_os_error()));
         assert_eq!(later.join().unwrap(), Err(Some(libc::EPERM)), "and one that came after");
         UdpSocket::bind("127.0.0.1:0").unwrap();
-        assert_eq!(UdpSocket::bind("[::1]:0").unwrap_err().raw_os_error(), Some(libc::EPERM));
+        // SAFETY: no pointers.
+        let raw = unsafe { libc::socket(libc::AF_INET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::IPPROTO_ICMP) };
+        assert_eq!((raw, std::io::Error::last_os_error().raw_os_error()), (-1, Some(libc::EPERM)));
         last();
         std::process::exit(77);
     }

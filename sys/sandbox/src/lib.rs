@@ -14,8 +14,7 @@
 //! Capabilities and Landlock belong to a thread and to those that it starts afterwards. Enter a sandbox before the process has a second thread.
 #![expect(unsafe_code, reason = "capabilities, seccomp, Landlock and the limits of a process are reached through libc")]
 
-#[cfg(feature = "attempts")]
-pub mod attempts;
+mod arguments;
 pub mod calls;
 mod capability;
 mod filter;
@@ -23,6 +22,7 @@ mod landlock;
 mod process;
 mod program;
 
+pub use arguments::Sockets;
 pub use capability::{Capability, has_capability, keep_capabilities};
 pub use filter::Filter;
 pub use landlock::{Access, Ruleset};

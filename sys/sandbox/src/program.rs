@@ -14,6 +14,11 @@ pub enum Verdict {
     Kill,
 }
 
+impl Verdict {
+    /// It fails with `EPERM`, as a call without the right to it.
+    pub const DENIED: Self = Self::Refuse(libc::EPERM);
+}
+
 /// A check of the lower 32 bits of an argument.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Check {
@@ -36,6 +41,11 @@ impl Check {
     /// The argument is none of these values.
     pub fn is_not(argument: u8, values: &[u32]) -> Self {
         Self { argument, mask: u32::MAX, values: values.to_vec(), not: true }
+    }
+
+    /// Of these bits, the argument has one of these values.
+    pub fn masked(argument: u8, mask: u32, values: &[u32]) -> Self {
+        Self { argument, mask, values: values.to_vec(), not: false }
     }
 
     /// None of these bits is set.

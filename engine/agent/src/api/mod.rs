@@ -266,6 +266,27 @@ pub struct Status {
     /// The last `taut leave`, until the node joins a network again.
     #[serde(default)]
     pub leave: Option<LeaveStatus>,
+    /// The daemon's sandbox; `null` if it is switched off.
+    #[serde(default)]
+    pub sandbox: Option<SandboxStatus>,
+}
+
+/// The daemon's sandbox: which rights it gave up at its start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxStatus {
+    /// The parts in force: `core-dumps`, `swap`, `privileges`, `files`, `capabilities`, `system-calls`.
+    pub on: Vec<String>,
+    /// The parts that could not be had.
+    pub missing: Vec<MissingPart>,
+}
+
+/// A part of the sandbox that could not be had.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MissingPart {
+    /// The part.
+    pub part: String,
+    /// The kernel's reason.
+    pub reason: String,
 }
 
 /// The kill switch: what keeps packets of this host from leaving in the clear while an exit node is chosen.

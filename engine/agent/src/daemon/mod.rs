@@ -1,6 +1,7 @@
 //! The daemon: one loop over signals, the local API, the control thread, the lanes and the kernel's news.
 //!
 //! - this file: the loop, and the life of the overlay;
+//! - `confined`: its sandbox, and what it starts before it enters that;
 //! - `kill_switch`: what stays when the daemon ends;
 //! - `leave`: ending the membership;
 //! - `mapped`: port mappings of the router in front of this host;
@@ -12,6 +13,7 @@
 //! - `story`: what goes to the event log;
 //! - `users`: requests of local users.
 
+mod confined;
 mod kill_switch;
 mod leave;
 mod mapped;
@@ -36,7 +38,7 @@ use taut_netlink::{Monitor, Netlink};
 use taut_netmap::NetworkMap;
 use taut_node::Clocks;
 
-use crate::api::{Failure, LeaveStatus};
+use crate::api::{Failure, LeaveStatus, SandboxStatus};
 use crate::basics::clocks;
 use crate::config::DaemonConfig;
 use crate::error::RunError;
@@ -47,6 +49,7 @@ use crate::overlay::{self, Overlay, OverlayOutput};
 use crate::resolver::Resolver;
 use crate::server::{ApiServer, FIRST_CONNECTION};
 use crate::upstream::Upstream;
+use confined::Confined;
 use kill_switch::Guard;
 use mapped::Mapped;
 use names::Served;
@@ -130,6 +133,8 @@ struct Daemon {
     started_with: Option<DaemonConfig>,
     /// The reason why the daemon has to end after this turn, if it has to.
     ending: Option<&'static str>,
+    /// What the sandbox holds; `None` without one.
+    sandbox: Option<SandboxStatus>,
 }
 
 impl Daemon {
@@ -152,7 +157,10 @@ impl Daemon {
         let options = Options { state_dir, version, log_gap };
         // Without the monitor the node still works, but it notices changes of addresses only at a restart.
         let monitor = Monitor::open().ok();
-        let control = Control::start(options, waker.clone()).map_err(RunError::State)?;
+        let mut confined = None;
+        let ready = || confined = Some(Confined::enter(&config));
+        let control = Control::start(options, waker.clone(), ready).map_err(RunError::State)?;
+        let Confined { resolver, sandbox } = confined.unwrap_or_default();
         // Events of the earlier run that cannot be read are left out.
         let earlier = saved_events(&config.state_dir, MAX_EVENTS).0;
         let mut log = Log::new(config.log);
@@ -167,8 +175,6 @@ impl Daemon {
         if let Some(monitor) = &monitor {
             add(monitor.as_fd(), TOKEN_MONITOR)?;
         }
-        let resolver = config.dns_helper.as_deref().filter(|_| config.dns);
-        let resolver = resolver.map(|program| Resolver::start(program, clocks().now));
         if let Some(socket) = resolver.as_ref().and_then(Resolver::as_fd) {
             add(socket, TOKEN_RESOLVER)?;
         }
@@ -204,8 +210,10 @@ impl Daemon {
             settings_unsaved: false,
             started_with: None,
             ending: None,
+            sandbox: sandbox.as_ref().ok().cloned(),
         };
         daemon.note_start(previous);
+        daemon.note_sandbox(&sandbox);
         Ok(daemon)
     }
 
@@ -424,6 +432,9 @@ impl Daemon {
                 self.note_up(&map);
                 self.watch();
                 self.refresh_endpoints();
+                if let Some(call) = self.config.when_up {
+                    call();
+                }
             }
             Err(problem) => {
                 self.retry_overlay = Some(clocks.now + RETRY_OVERLAY);

@@ -180,6 +180,12 @@ fn keep(config: &mut DaemonConfig, change: &SettingChange) -> Result<(), Failure
     let SettingChange { name, value } = change;
     let unknown = || Failure::new(format!("there is no setting `{name}`{}", meant(name)), "`taut set` lists all");
     let setting = find(name).ok_or_else(unknown)?;
+    if setting.effect == Effect::Restart {
+        let hint = format!(
+            "write `{name} = …` into the configuration file, or start the daemon with the flag; nothing was changed"
+        );
+        return Err(Failure::new(format!("{name} holds from the daemon's start to its end"), hint));
+    }
     let Some(value) = value else {
         config.given.remove(setting.name, Origin::Set);
         return Ok(());

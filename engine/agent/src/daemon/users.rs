@@ -326,6 +326,7 @@ impl Daemon {
             exit,
             port_mapping: self.mapped.status(),
             leave: self.leave.clone(),
+            sandbox: self.sandbox.clone(),
         }
     }
 

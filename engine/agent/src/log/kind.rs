@@ -37,6 +37,8 @@ macro_rules! kinds {
 kinds! {
     DAEMON_STARTED Daemon Info "daemon-started" "the daemon started" ["version" "previous" "levels"]
     DAEMON_STOPPING Daemon Info "daemon-stopping" "the daemon stops" ["reason"]
+    SANDBOX_ENTERED Daemon Info "sandbox-entered" "the daemon gave up rights that it does not need" ["parts" "missing"]
+    SANDBOX_OFF Daemon Warn "sandbox-off" "the daemon keeps all rights" ["reason"]
     USER_COMMAND Daemon Info "user-command" "a local user gave a command" ["command"]
     HOST_SLEPT Daemon Info "host-slept" "the host slept" ["slept_s"]
     CLOCK_JUMPED Daemon Warn "clock-jumped" "the wall clock was set" ["direction" "by_s"]

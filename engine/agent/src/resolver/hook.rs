@@ -3,9 +3,6 @@
 use super::Wanted;
 use crate::api::{Failure, ResolverBackEnd};
 
-/// The verb of the helper process. It is in no help text, because only the daemon uses it.
-pub(super) const VERB: &str = "dns-helper";
-
 /// A back-end: one way to have the host ask the stub.
 pub(super) trait Hook {
     /// Returns its name.

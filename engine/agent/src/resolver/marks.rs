@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::care;
-use super::hook::VERB;
+use crate::outside::HELPER_VERB;
 
 /// The process that wrote a file of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Writer {
     pub(super) fn is_running(self) -> bool {
         let words = care::read(Path::new(&format!("/proc/{}/cmdline", self.process))).unwrap_or_default();
         self.process != std::process::id()
-            && words.split('\0').any(|word| word == VERB)
+            && words.split('\0').any(|word| word == HELPER_VERB)
             && start_of(&self.process.to_string()) == Some(self.started)
     }
 }
@@ -35,12 +35,12 @@ impl Writer {
 /// Returns the first line of files that this process writes.
 pub(super) fn mark() -> String {
     let Writer { process, started } = Writer::this();
-    format!("# Written by taut {VERB}, process {process}, started {started}.")
+    format!("# Written by taut {HELPER_VERB}, process {process}, started {started}.")
 }
 
 /// Returns the process that wrote a file of ours; `None` for other files.
 pub(super) fn owner(text: &str) -> Option<Writer> {
-    let beginning = format!("# Written by taut {VERB}, process ");
+    let beginning = format!("# Written by taut {HELPER_VERB}, process ");
     let rest = text.lines().next()?.strip_prefix(&beginning)?.strip_suffix('.')?;
     let (process, started) = rest.split_once(", started ")?;
     Some(Writer { process: process.parse().ok()?, started: started.parse().ok()? })
@@ -70,7 +70,7 @@ mod tests {
     #[test]
     fn another_helper_runs_until_it_ends() {
         let mut command = std::process::Command::new("sh");
-        command.args(["-c", "read line", VERB]).stdin(std::process::Stdio::piped());
+        command.args(["-c", "read line", HELPER_VERB]).stdin(std::process::Stdio::piped());
         let mut other = command.spawn().unwrap();
         let number = other.id().to_string();
         // Until it runs the shell it is a copy of this process.

@@ -2,14 +2,13 @@
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
 
 use taut_base::Prefix;
 
-use super::care;
+use crate::outside::{self, ServerFile};
 
 /// The file in which libc finds its servers.
-pub(super) const RESOLV_CONF: &str = "/etc/resolv.conf";
+pub(super) const RESOLV_CONF: &str = ServerFile::ResolvConf.path();
 /// The port of DNS.
 pub(super) const PORT: u16 = 53;
 
@@ -30,22 +29,24 @@ pub(super) fn servers(text: &str) -> Vec<SocketAddr> {
     words.filter_map(server).filter(|server| !is_forwarder(server.ip())).collect()
 }
 
-/// The servers of systemd-resolved's links, as it lists them.
-const OF_RESOLVED: &str = "/run/systemd/resolve/resolv.conf";
 /// The file that the host had before `/etc/resolv.conf` named a forwarder of ours.
-pub(super) const KEPT: &str = "/etc/resolv.conf.before-taut";
+pub(super) const KEPT: &str = ServerFile::Kept.path();
 
 /// Returns the servers that programs of this host ask, and the domains that libc puts behind a name.
 pub(crate) fn host_servers() -> (Vec<SocketAddr>, Vec<String>) {
-    let text = care::read(Path::new(RESOLV_CONF)).unwrap_or_default();
+    let text = outside::text(ServerFile::ResolvConf);
     let own = is_forwarder_named(&text).then_some(SocketAddr::new(ADDRESS, PORT));
     (own.into_iter().chain(servers(&text)).collect(), search_domains(&text))
 }
 
 /// Returns the servers that programs of this host would ask without taut, except those in these prefixes, which are the overlay's.
 pub(crate) fn former_servers(overlay: &[Prefix]) -> Vec<SocketAddr> {
-    let read = |path| servers(&care::read(Path::new(path)).unwrap_or_default());
-    let found = [KEPT, OF_RESOLVED].into_iter().map(read).find(|found| !found.is_empty()).unwrap_or_default();
+    let read = |file| servers(&outside::text(file));
+    let found = [ServerFile::Kept, ServerFile::OfResolved]
+        .into_iter()
+        .map(read)
+        .find(|found| !found.is_empty())
+        .unwrap_or_default();
     found.into_iter().filter(|server| !overlay.iter().any(|prefix| prefix.contains(server.ip()))).collect()
 }
 

@@ -46,7 +46,7 @@ impl Node {
             version: String::from("test"),
             log_gap: |missing| missing.to_string(),
         };
-        let control = Control::start(options, waker.clone()).unwrap();
+        let control = Control::start(options, waker.clone(), || {}).unwrap();
         Self { control: Some(control), poller, waker }
     }
 

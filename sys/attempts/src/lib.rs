@@ -1,8 +1,10 @@
-//! What injected code would try, for tests that call it from inside of a sandbox. Only builds with the feature `attempts` have it, and no release can: each attempt
-//! does real harm to its target where nothing refuses it.
-
-#[cfg(not(debug_assertions))]
-compile_error!("the feature `attempts` is for tests: a release must not contain it");
+//! What injected code would try from inside of a program, for tests of a sandbox. Each attempt does real harm to its target where nothing refuses it, so no program may
+//! contain this crate: `tools/arrows.py` lets only `proof/` use it.
+//!
+//! It promises: nothing is harmed but the [`Target`] and the calling process.
+//!
+//! It refuses: attempts whose success would harm the host, such as loading a module that the kernel accepts.
+#![expect(unsafe_code, reason = "attacks are made of plain system calls")]
 
 use std::ffi::CString;
 use std::io;
@@ -10,8 +12,6 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::null;
-
-use crate::checked;
 
 /// What an attempt is aimed at: the files and the process belong to the test.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +46,12 @@ pub static ATTEMPTS: &[(&str, Attempt)] = &[
     ("remove-outside", |target| std::fs::remove_file(target.directory.join("secret"))),
     ("write-sysctl", |_| std::fs::write("/proc/sys/kernel/domainname", "x")),
     ("packet-socket", |_| socket(libc::AF_PACKET, libc::SOCK_RAW)),
-    ("raw-socket", |_| socket(libc::AF_INET, libc::SOCK_RAW)),
+    ("raw-socket", |_| {
+        descriptor(
+            libc::SYS_socket,
+            [libc::AF_INET.into(), libc::SOCK_RAW.into(), libc::IPPROTO_ICMP.into(), 0, 0],
+        )
+    }),
     ("unix-socket", |_| socket(libc::AF_UNIX, libc::SOCK_STREAM)),
     ("unix-pair", |_| std::os::unix::net::UnixDatagram::pair().map(drop)),
     ("vsock", |_| socket(libc::AF_VSOCK, libc::SOCK_STREAM)),
@@ -59,9 +64,13 @@ pub static ATTEMPTS: &[(&str, Attempt)] = &[
     ("io-uring", |_| io_uring()),
     ("perf-event", |_| call(libc::SYS_perf_event_open, [0, 0, -1, -1, 0])),
     ("userfaultfd", |_| descriptor(libc::SYS_userfaultfd, [1, 0, 0, 0, 0])),
-    ("setuid", |_| call(libc::SYS_setresuid, [-1, 12_345, -1, 0, 0])),
     ("executable-memory", |_| executable_memory()),
 ];
+
+/// Returns the error in `errno` if a call returned a negative number.
+fn checked(result: libc::c_long) -> io::Result<libc::c_long> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
 
 /// Makes a system call whose arguments are numbers, or are refused by the kernel without a look at what they point to.
 fn call(number: libc::c_long, arguments: [libc::c_long; 5]) -> io::Result<()> {

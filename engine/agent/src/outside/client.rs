@@ -1,0 +1,82 @@
+//! The daemon's end.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+use taut_event::{receive_descriptor, send_descriptor};
+
+use super::server::{HelperLaunch, Started};
+use super::{FILE, HELPER, LONGEST_ANSWER, NAME, QUESTION, ServerFile, VERB};
+
+/// Longest wait for a socket, and for the text of a file, 2 s: both take a millisecond unless the host has no memory left.
+const SHORT: Duration = Duration::from_secs(2);
+/// Longest wait for the addresses of a name, 60 s: longer than libc's resolver and three servers take together.
+const LONG: Duration = Duration::from_secs(60);
+
+/// The socket to the process. It holds for all threads, as the sandbox does.
+static OUTSIDE: OnceLock<Mutex<UnixStream>> = OnceLock::new();
+
+/// Starts the process, and has this one look names up there. It ends when this one does.
+pub(crate) fn start(program: &Path) -> io::Result<()> {
+    let (ours, theirs) = UnixStream::pair()?;
+    ours.set_read_timeout(Some(SHORT))?;
+    // Its end is nobody's business here: it ends with this process.
+    Command::new(program).arg(VERB).current_dir("/").stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).spawn()?;
+    let _ = OUTSIDE.set(Mutex::new(ours));
+    taut_control::look_up_by(look_up);
+    Ok(())
+}
+
+/// Asks for a socket; `None` if no process was started.
+fn ask_for(what: u8) -> Option<io::Result<UnixStream>> {
+    let stream = OUTSIDE.get()?.lock().unwrap_or_else(PoisonError::into_inner);
+    let answer = send_descriptor(&stream, what, None).and_then(|()| receive_descriptor(&stream));
+    Some(match answer {
+        Ok((0, Some(socket))) => Ok(UnixStream::from(socket)),
+        Ok((error, _)) => Err(io::Error::from_raw_os_error(error.into())),
+        Err(error) => Err(error),
+    })
+}
+
+/// Asks a question; `None` if no process was started.
+fn ask(question: &str, patience: Duration) -> Option<io::Result<String>> {
+    let asked = |mut stream: UnixStream| {
+        stream.set_read_timeout(Some(patience))?;
+        stream.set_write_timeout(Some(SHORT))?;
+        stream.write_all(question.as_bytes())?;
+        stream.shutdown(Shutdown::Write)?;
+        let mut answer = String::new();
+        stream.take(LONGEST_ANSWER as u64).read_to_string(&mut answer)?;
+        Ok(answer)
+    };
+    ask_for(QUESTION).map(|socket| socket.and_then(asked))
+}
+
+/// Returns the text of a file with the host's servers; an empty one if it cannot be read.
+pub(crate) fn text(file: ServerFile) -> String {
+    let question = format!("{FILE} {}", file as u8);
+    ask(&question, SHORT).map_or_else(|| file.read(), Result::unwrap_or_default)
+}
+
+/// Starts a process that sets up the host's resolver, there or, without a sandbox, here.
+pub(crate) fn start_helper(launch: &mut HelperLaunch) -> io::Result<Started> {
+    let Some(socket) = ask_for(HELPER) else { return launch.start() };
+    let socket = socket?;
+    socket.set_nonblocking(true)?;
+    Ok((None, socket))
+}
+
+fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
+    let asked = ask(&format!("{NAME} {port} {host}"), LONG).unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into()));
+    let answer = asked.map_err(|error| format!("the process `taut {VERB}` does not answer: {error}"))?;
+    match answer.strip_prefix('!') {
+        Some(reason) => Err(String::from(reason)),
+        None => Ok(answer.split_whitespace().filter_map(|address| address.parse().ok()).collect()),
+    }
+}

@@ -1,0 +1,99 @@
+//! The rights that the daemon keeps after its start, for a day on which an attacker runs code inside of it (fault P3). docs/internals/sandbox.md has the list, and the
+//! reasons.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use taut_event::effective_uid;
+use taut_sandbox::{
+    Access, Capability, Filter, Ruleset, Sockets, Verdict, calls, keep_capabilities, lock_memory, no_core_dumps,
+    no_new_privileges,
+};
+
+use crate::api::{MissingPart, SandboxStatus};
+use crate::config::DaemonConfig;
+
+/// Enters the sandbox. The process must have one thread, and must have started what it cannot start afterwards. Parts that the kernel lacks are left out.
+pub(crate) fn enter(config: &DaemonConfig) -> SandboxStatus {
+    let mut status = SandboxStatus::default();
+    let mut note = |part: &str, result: io::Result<()>| match result {
+        Ok(()) => status.on.push(String::from(part)),
+        Err(error) => status.missing.push(MissingPart { part: String::from(part), reason: error.to_string() }),
+    };
+    note("core-dumps", no_core_dumps());
+    if has_swap() {
+        note("swap", lock_memory());
+    }
+    note("privileges", no_new_privileges());
+    note("files", close_files(config));
+    note("capabilities", keep_capabilities(&kept_capabilities(config)));
+    // The last one: the others need calls that it refuses.
+    note("system-calls", filter().enter());
+    status
+}
+
+/// Returns true if memory may be written to a disk.
+fn has_swap() -> bool {
+    // The first line has the headings.
+    fs::read_to_string("/proc/swaps").is_ok_and(|text| text.lines().nth(1).is_some())
+}
+
+/// The directories that the daemon changes: its keys and maps, and its sockets with what a crash leaves behind.
+fn own_directories(config: &DaemonConfig) -> [&Path; 2] {
+    let sockets = config.socket.parent().filter(|parent| !parent.as_os_str().is_empty());
+    [&config.state_dir, sockets.unwrap_or(Path::new("."))]
+}
+
+fn close_files(config: &DaemonConfig) -> io::Result<()> {
+    let mut rules = Ruleset::new()?;
+    for directory in own_directories(config) {
+        rules.allow(directory, Access::Change)?;
+    }
+    // What a host or a container does not have needs no rule.
+    for (path, access) in [
+        // The counters and the ports in use. Nothing there of other processes is within reach: Landlock keeps them apart as if they were traced.
+        ("/proc", Access::Read),
+        // Forwarding, source checks and addresses of interfaces.
+        ("/proc/sys/net", Access::Write),
+        ("/dev/net", Access::Device),
+        // The limits of the cores that this process may use.
+        ("/sys/fs/cgroup", Access::Read),
+    ] {
+        let _ = rules.allow(Path::new(path), access);
+    }
+    rules.enter().map(drop)
+}
+
+/// Returns the capabilities that are needed after the start.
+fn kept_capabilities(config: &DaemonConfig) -> Vec<Capability> {
+    // The ports of the settings may be below 1024, and a program that redirects packets by NetAdmin needs no right to listen. Lanes that start later are steered by
+    // programs for the kernel.
+    let mut kept = vec![Capability::NetAdmin, Capability::NetBindService, Capability::Bpf];
+    let is_own = |directory: &Path| fs::metadata(directory).is_ok_and(|found| found.uid() == effective_uid());
+    // Landlock bounds what it reaches.
+    if !own_directories(config).into_iter().all(is_own) {
+        kept.push(Capability::DacOverride);
+    }
+    kept
+}
+
+/// The system calls of a daemon that has started. Code that runs programs or reaches into other processes is not the daemon's, so these calls end it: a clean restart
+/// is better than a process that an attacker is in. Anything else is refused, because a library may have another way.
+fn filter() -> Filter {
+    Filter::default()
+        .with(calls::PROCESS, Verdict::Allow)
+        .with(calls::FILES, Verdict::Allow)
+        .with(calls::SOCKETS, Verdict::Allow)
+        .with(calls::WAITS, Verdict::Allow)
+        .with(calls::OLDER, Verdict::Allow)
+        .with(calls::ATTACKS, Verdict::Kill)
+        .with_threads()
+        .with_own_signals()
+        .with_sockets(&[Sockets::Internet, Sockets::NetworkSettings])
+        .with_memory()
+        .with_devices()
+        .with_own_options()
+        .with_kernel_programs()
+}
