@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use taut_relay_server::log::{self, DAEMON, HANGUP, LogFormat, LogLevels};
 use taut_relay_server::{
     ConnectionAdmission, Metrics, RelayConfig, RelayServer, Stats, WebConfig, key_from_file, raise_open_files,
 };
+use taut_sandbox::{Access, Filter, Ruleset, Verdict, calls, no_core_dumps, no_new_privileges};
 
 const HELP: &str = "\
 taut-relay: forwards encrypted packets between nodes without a direct path
@@ -276,6 +277,8 @@ fn serve(flags: &Flags) -> Result<(), Failed> {
     config.share = flags.rate;
     let descriptors = Descriptors::divide(raise_open_files(), Uses { channels: false, streams: flags.web.is_some() });
     config.web = web(flags, &descriptors)?;
+    // Everything is read, and no thread forwards yet.
+    confine();
     let relay = RelayServer::start(&config).map_err(run_failed)?;
     let metrics = flags.metrics.map(|address| Metrics::start(address, relay.observer()));
     let metrics = metrics.transpose().map_err(|error| Failed::Run(format!("cannot listen for --metrics: {error}")))?;
@@ -302,6 +305,26 @@ fn serve(flags: &Flags) -> Result<(), Failed> {
     relay.stop();
     tracing::info!(target: DAEMON, event = "stopped");
     Ok(())
+}
+
+/// Gives up rights that a relay does not need: it runs no programs, writes no files and changes nothing of its host. What the kernel lacks is left out. Names of coordinators are
+/// looked up by libc, whose modules make calls that are not known here, so other calls are allowed; a service manager may confine it further.
+fn confine() {
+    let files = || {
+        let mut rules = Ruleset::new()?;
+        rules.allow(Path::new("/"), Access::Read)?;
+        rules.enter()
+    };
+    let calls = Filter::lenient().with(calls::ADMINISTRATION, Verdict::DENIED).with(calls::ATTACKS, Verdict::Kill);
+    let refused = [
+        ("core-dumps", no_core_dumps()),
+        ("privileges", no_new_privileges()),
+        ("files", files().map(drop)),
+        ("system-calls", calls.enter()),
+    ];
+    for (part, error) in refused.into_iter().filter_map(|(part, result)| Some((part, result.err()?))) {
+        tracing::info!(target: DAEMON, event = "sandbox-part-missing", part, %error);
+    }
 }
 
 /// Returns the settings for WebSocket if the flags ask for it. A certificate without its key, or the reverse, is a usage error.
