@@ -140,7 +140,7 @@ fn surroundings(status: &Status) -> String {
     rows.extend(status.exit.iter().flat_map(exit::rows));
     rows.extend(status.kill_switch.iter().map(exit::kill_switch));
     rows.extend(status.relays.iter().map(|status| vec![String::from("relay"), relay(status)]));
-    rows.push(vec![String::from("sandbox"), sandbox(status.sandbox.as_ref())]);
+    rows.extend(status.me.iter().map(|_| vec![String::from("sandbox"), sandbox(status.sandbox.as_ref())]));
     table::columns(&rows)
 }
 

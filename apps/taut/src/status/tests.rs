@@ -1,7 +1,7 @@
 use taut_agent::api::{
     Bytes, CongestionMarks, CoordinatorStatus, Failure, Filtering, Handshakes, LanesStatus, LeaveStatus,
-    MappingBehaviour, NamesStatus, NatStatus, PathChanges, PathStatus, PortMapStatus, RelayState, RelayStatus,
-    ResolverBackEnd, SCHEMA, SelfStatus, SessionStatus, Traffic, TunStatus,
+    MappingBehaviour, MissingPart, NamesStatus, NatStatus, PathChanges, PathStatus, PortMapStatus, RelayState,
+    RelayStatus, ResolverBackEnd, SCHEMA, SelfStatus, SessionStatus, Traffic, TunStatus,
 };
 use taut_base::PublicKey;
 
@@ -91,6 +91,7 @@ pub(crate) fn sample() -> Status {
         exit: None,
         port_mapping: None,
         leave: None,
+        sandbox: Some(SandboxStatus { on: vec![String::from("files")], missing: Vec::new() }),
     }
 }
 
@@ -104,6 +105,7 @@ addresses    100.64.0.1 fd00::1
 names        *.home.taut.internal, answered at 100.64.0.0 fd00::53:0:53, asked by systemd-resolved
 device       taut0, MTU 1420, UDP port 8288
 coordinator  http://10.0.0.1:8288, not connected for 65 s: Connection refused; next attempt in 3 s
+sandbox      on
 
 NAME      ADDRESSES           PATH                              SUITE      ONLINE   RECEIVED  SENT
 n2        100.64.0.2 fd00::2  direct via 10.0.0.2:8288, 0.3 ms  AES256GCM  yes      1.5 MiB   12 B
@@ -191,6 +193,7 @@ NAT           port-restricted cone NAT, seen as 203.0.113.1:40000
 port mapping  none: no gateway answers
 relay         r1, bound, 4.2 ms, home
 relay         r2, unreachable: no answer
+sandbox       on
 
 NAME      ADDRESSES           PATH                                                    SUITE      ONLINE   RECEIVED                   SENT
 n2        100.64.0.2 fd00::2  relayed by r1, 0.3 ms, MTU 1432, 2.1 % lost, for 2 min  AES256GCM  yes      1.5 MiB (1.0 MiB relayed)  12 B (12 B relayed)
@@ -213,6 +216,19 @@ fn fault_j12_a_warning_is_shown_while_the_node_is_up() {
     assert!(text.contains("\nwarning: IPv6 is switched off\n  switch it on\n"), "{text}");
     assert!(text.contains("taut0, MTU 1420, IPv4 only, UDP port"), "{text}");
     assert!(!render(&sample()).contains("warning") && !render(&sample()).contains("IPv4 only"));
+}
+
+#[test]
+fn fault_p3_missing_parts_of_the_sandbox_are_shown() {
+    let line = |sandbox: Option<SandboxStatus>| {
+        let text = render(&Status { sandbox, ..sample() });
+        String::from(text.lines().find_map(|line| line.strip_prefix("sandbox      ")).unwrap())
+    };
+    let missing = vec![MissingPart { part: String::from("files"), reason: String::from("no Landlock") }];
+    let on = vec![String::from("capabilities")];
+    assert_eq!(line(Some(SandboxStatus { on, missing: missing.clone() })), "on, without files (no Landlock)");
+    assert_eq!(line(Some(SandboxStatus { on: Vec::new(), missing })), "none; the kernel refuses files (no Landlock)");
+    assert_eq!(line(None), "off: the daemon keeps all rights of its user");
 }
 
 #[test]

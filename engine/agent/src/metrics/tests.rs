@@ -77,6 +77,7 @@ pub(crate) fn sample() -> Status {
             websocket: None,
         }],
         leave: None,
+        sandbox: None,
         routes: None,
         kill_switch: None,
         exit: None,
