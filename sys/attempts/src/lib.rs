@@ -47,10 +47,7 @@ pub static ATTEMPTS: &[(&str, Attempt)] = &[
     ("write-sysctl", |_| std::fs::write("/proc/sys/kernel/domainname", "x")),
     ("packet-socket", |_| socket(libc::AF_PACKET, libc::SOCK_RAW)),
     ("raw-socket", |_| {
-        descriptor(
-            libc::SYS_socket,
-            [libc::AF_INET.into(), libc::SOCK_RAW.into(), libc::IPPROTO_ICMP.into(), 0, 0],
-        )
+        descriptor(libc::SYS_socket, [libc::AF_INET.into(), libc::SOCK_RAW.into(), libc::IPPROTO_ICMP.into(), 0, 0])
     }),
     ("unix-socket", |_| socket(libc::AF_UNIX, libc::SOCK_STREAM)),
     ("unix-pair", |_| std::os::unix::net::UnixDatagram::pair().map(drop)),

@@ -11,7 +11,7 @@
 //!
 //! It refuses: rules of any one program, and undoing.
 //!
-//! Capabilities and Landlock belong to a thread and to those that it starts afterwards. Enter a sandbox before the process has a second thread.
+//! Capabilities, privileges and Landlock belong to a thread and to those that it starts afterwards. Enter a sandbox before the process has a second thread.
 #![expect(unsafe_code, reason = "capabilities, seccomp, Landlock and the limits of a process are reached through libc")]
 
 mod arguments;

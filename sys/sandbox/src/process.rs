@@ -12,7 +12,7 @@ fn set(option: libc::c_int, value: libc::c_ulong) -> io::Result<()> {
     checked(result.into()).map(drop)
 }
 
-/// Keeps every program that this process runs from having more rights than it, such as those of a set-user-ID file. A process without `CAP_SYS_ADMIN` needs this
+/// Keeps every program that the calling thread runs, or one that it starts later, from having more rights than it, such as those of a set-user-ID file. A process without `CAP_SYS_ADMIN` needs this
 /// before [`crate::Filter::enter`] and [`crate::Ruleset::enter`].
 ///
 /// # Errors
@@ -43,4 +43,59 @@ pub fn lock_memory() -> io::Result<()> {
     checked(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const all) }.into())?;
     // SAFETY: no pointers.
     checked(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) }.into()).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// Runs one test of this program again in a process of its own, because what it gives up stays so; returns true in that process.
+    fn is_child(name: &str) -> bool {
+        if std::env::var("TAUT_SANDBOX_CHILD").is_ok_and(|child| child == name) {
+            return true;
+        }
+        let test = format!("process::tests::{name}");
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        let output = command.args(["--exact", &test, "--test-threads", "1"]).env("TAUT_SANDBOX_CHILD", name).output();
+        let output = output.unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        false
+    }
+
+    fn status(name: &str) -> String {
+        let all = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = all.lines().find(|line| line.starts_with(name)).unwrap();
+        String::from(line.split_whitespace().nth(1).unwrap())
+    }
+
+    #[test]
+    fn no_core_is_dumped_and_no_privilege_gained() {
+        if is_child("no_core_is_dumped_and_no_privilege_gained") {
+            no_core_dumps().unwrap();
+            no_new_privileges().unwrap();
+            let unused: libc::c_ulong = 0;
+            // SAFETY: no pointers.
+            let dumpable = unsafe { libc::prctl(libc::PR_GET_DUMPABLE, unused, unused, unused, unused) };
+            let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
+            let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+            assert_eq!((dumpable, core.split_whitespace().nth(4)), (0, Some("0")));
+            assert_eq!(status("NoNewPrivs"), "1");
+        }
+    }
+
+    #[test]
+    fn all_memory_is_locked_where_that_is_allowed() {
+        if is_child("all_memory_is_locked_where_that_is_allowed") {
+            match lock_memory() {
+                Ok(()) => {
+                    let grown = vec![1_u8; 8 << 20];
+                    let locked: usize = status("VmLck").parse().unwrap();
+                    assert!(locked >= grown.len() / 1024, "{locked} KiB");
+                }
+                Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
+            }
+        }
+    }
 }
