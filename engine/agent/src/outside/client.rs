@@ -19,29 +19,47 @@ const SHORT: Duration = Duration::from_secs(2);
 /// Longest wait for the addresses of a name, 60 s: longer than libc's resolver and three servers take together.
 const LONG: Duration = Duration::from_secs(60);
 
-/// The socket to the process. It holds for all threads, as the sandbox does.
-static OUTSIDE: OnceLock<Mutex<UnixStream>> = OnceLock::new();
+/// The socket to the process.
+struct Control {
+    stream: UnixStream,
+    /// Answers that did not come in time. They come before the next one.
+    owed: u32,
+}
+
+/// It holds for all threads, as the sandbox does.
+static OUTSIDE: OnceLock<Mutex<Control>> = OnceLock::new();
 
 /// Starts the process, and has this one look names up there. It ends when this one does.
 pub(crate) fn start(program: &Path) -> io::Result<()> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_read_timeout(Some(SHORT))?;
-    // Its end is nobody's business here: it ends with this process.
+    // Nothing waits for it: it ends when this process does.
     Command::new(program).arg(VERB).current_dir("/").stdin(OwnedFd::from(theirs)).stdout(Stdio::null()).spawn()?;
-    let _ = OUTSIDE.set(Mutex::new(ours));
+    let _ = OUTSIDE.set(Mutex::new(Control { stream: ours, owed: 0 }));
     taut_control::look_up_by(look_up);
     Ok(())
 }
 
 /// Asks for a socket; `None` if no process was started.
 fn ask_for(what: u8) -> Option<io::Result<UnixStream>> {
-    let stream = OUTSIDE.get()?.lock().unwrap_or_else(PoisonError::into_inner);
-    let answer = send_descriptor(&stream, what, None).and_then(|()| receive_descriptor(&stream));
-    Some(match answer {
-        Ok((0, Some(socket))) => Ok(UnixStream::from(socket)),
-        Ok((error, _)) => Err(io::Error::from_raw_os_error(error.into())),
-        Err(error) => Err(error),
-    })
+    Some(OUTSIDE.get()?.lock().unwrap_or_else(PoisonError::into_inner).ask_for(what))
+}
+
+impl Control {
+    fn ask_for(&mut self, what: u8) -> io::Result<UnixStream> {
+        while self.owed > 0 {
+            receive_descriptor(&self.stream)?;
+            self.owed -= 1;
+        }
+        send_descriptor(&self.stream, what, None)?;
+        self.owed += 1;
+        let answer = receive_descriptor(&self.stream)?;
+        self.owed -= 1;
+        match answer {
+            (0, Some(socket)) => Ok(UnixStream::from(socket)),
+            (error, _) => Err(io::Error::from_raw_os_error(error.into())),
+        }
+    }
 }
 
 /// Asks a question; `None` if no process was started.
@@ -78,5 +96,37 @@ fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
     match answer.strip_prefix('!') {
         Some(reason) => Err(String::from(reason)),
         None => Ok(answer.split_whitespace().filter_map(|address| address.parse().ok()).collect()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+    use std::os::fd::AsFd;
+
+    use super::*;
+
+    #[test]
+    fn a_late_answer_is_not_taken_for_that_to_the_next_question() {
+        let (ours, outside) = UnixStream::pair().unwrap();
+        ours.set_read_timeout(Some(Duration::from_millis(1))).unwrap();
+        let mut control = Control { stream: ours, owed: 0 };
+        assert_eq!(control.ask_for(HELPER).unwrap_err().kind(), ErrorKind::WouldBlock);
+        assert_eq!(
+            control.ask_for(QUESTION).unwrap_err().kind(),
+            ErrorKind::WouldBlock,
+            "nothing more is asked meanwhile"
+        );
+        let (helper, question) = (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
+        send_descriptor(&outside, 0, Some(helper.0.as_fd())).unwrap();
+        send_descriptor(&outside, 0, Some(question.0.as_fd())).unwrap();
+        let mut got = control.ask_for(QUESTION).unwrap();
+        got.write_all(b"x").unwrap();
+        let mut read = [0];
+        (&question.1).read_exact(&mut read).unwrap();
+        drop(helper);
+        assert_eq!(&read, b"x");
+        drop(outside);
+        assert!(control.ask_for(QUESTION).is_err(), "the process has ended");
     }
 }

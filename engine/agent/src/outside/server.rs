@@ -16,12 +16,15 @@ use super::{FILE, HELPER, HELPER_VERB, LONGEST_QUESTION, NAME, QUESTION, ServerF
 
 /// Socket of a service manager that starts helpers itself, one per connection. The daemon's own service may then be confined to what packets need.
 const SERVICE: &str = "/run/taut-dns-helper.sock";
-/// Questions at once, 32: one per coordinator and relay that is dialled, and a few for files. Others are refused.
-const MOST_QUESTIONS: usize = 32;
-/// Longest wait for the rest of a question, 2 s.
-const PATIENCE: Duration = Duration::from_secs(2);
-/// Stack of a thread that answers, 256 KiB: libc's resolver takes most of it.
-const STACK: usize = 256 * 1024;
+/// Questions at once, 192: an exit node asks for the host's servers for each of 128 questions of its peers, and one is asked per coordinator and relay that is dialled. Others
+/// are refused.
+const MOST_QUESTIONS: usize = 192;
+/// Longest wait for the rest of a question, 10 s: a busy host takes a while between two steps of the daemon.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Stack of a thread that answers, 1 MiB: libc's resolver and its modules take 100 KiB and more. Only what is used takes memory.
+const STACK: usize = 1024 * 1024;
+/// Stack of a thread that waits for a process to end, 64 KiB.
+const WAITING_STACK: usize = 64 * 1024;
 
 /// A helper: the process if it is a child of this one, and the socket to it.
 pub(crate) type Started = (Option<Child>, UnixStream);
@@ -97,7 +100,7 @@ pub fn run_outside(program: &Path) -> io::Result<()> {
         let answer = match receive_descriptor(&daemon) {
             Ok((HELPER, _)) => launch.start().map(|(child, socket)| {
                 // Its end frees its number. The daemon sees it by the socket.
-                child.map(|mut child| thread::Builder::new().stack_size(STACK).spawn(move || child.wait()));
+                child.map(|mut child| thread::Builder::new().stack_size(WAITING_STACK).spawn(move || child.wait()));
                 socket
             }),
             Ok((QUESTION, _)) => question(&questions),
