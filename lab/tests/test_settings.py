@@ -98,7 +98,7 @@ def test_flags_hold_before_the_environment_before_set_before_the_file(layout):
     node.stop()
     file.write_text("lanes = 3\nlane = 4\n")
     process = node.host.start(*node.process.argv[4:], name="wrong", env=node.env)
-    assert process.wait() == 1 and "line 2: there is no setting `lane`; did you mean `lanes`?" in process.err.read_text(), process.tail()
+    assert process.wait() == 1 and "line 2, column 1: there is no setting `lane`; did you mean `lanes`?" in process.err.read_text(), process.tail()
     file.write_text("")
     node.start("--config", file)
     assert settings(node)[0]["search-sockets"] == ("9", "set")

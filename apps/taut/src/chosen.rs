@@ -81,9 +81,9 @@ pub(crate) fn socket(name: &str) -> PathBuf {
     PathBuf::from(format!("/run/taut-{name}/taut.sock"))
 }
 
-/// Returns the configuration file of a network.
-pub(crate) fn config(name: &str) -> PathBuf {
-    PathBuf::from(format!("/etc/taut/{name}.toml"))
+/// Returns the usual place of the configuration file of the chosen network.
+pub(crate) fn config() -> PathBuf {
+    PathBuf::from(format!("/etc/taut/{}.toml", network().unwrap_or("taut")))
 }
 
 /// Returns the name of a network's TUN device.

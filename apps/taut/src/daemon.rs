@@ -7,9 +7,9 @@ use std::time::Duration;
 use taut_agent::log::StderrFormat;
 
 use crate::fault::Fault;
-use crate::flags::{DaemonFlags, Word, Words, place_details, setting_details, unexpected};
-use crate::launch;
+use crate::flags::{DaemonFlags, Resolved, Word, Words, place_details, setting_details, unexpected};
 use crate::version::VERSION;
+use crate::{launch, output};
 
 pub(crate) const ARGUMENTS: &str =
     "[--state DIR] [--socket PATH] [--port N] [--tun NAME] [--mtu N] [--no-tun-offload] …";
@@ -39,7 +39,10 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         // This fails only for a process that already leads its group, for example one started by hand from a shell. It needs no new session.
         let _ = taut_event::new_session();
     }
-    let mut config = flags.resolve()?;
+    let Resolved { mut config, notes, .. } = flags.resolve()?;
+    for note in notes {
+        output::complain(&format!("taut: {note}"));
+    }
     config.exit_when_down = ephemeral;
     config.rekey_after = std::env::var(TEST_REKEY).ok().and_then(|text| text.parse().ok()).map(Duration::from_secs);
     config.dns_helper = std::env::current_exe().ok();

@@ -10,14 +10,13 @@ use taut_agent::log::Levels;
 use taut_agent::settings::{self, Given, Origin, SETTINGS, Setting, duration};
 
 use crate::chosen;
+use crate::config_file::{self, ConfigFile};
 use crate::fault::Fault;
 
 /// Default state directory.
 const STATE_DIR: &str = "/var/lib/taut";
 /// Default path of the daemon's local socket.
 const SOCKET: &str = "/run/taut/taut.sock";
-/// Default path of the configuration file.
-pub(crate) const CONFIG: &str = "/etc/taut/taut.toml";
 
 /// The words after the verb.
 pub(crate) struct Words(Parser);
@@ -79,22 +78,25 @@ pub(crate) fn unexpected(word: &Word) -> Fault {
 
 /// Returns the path of the local socket that applies without a flag.
 pub(crate) fn default_socket() -> PathBuf {
-    if let Some(name) = chosen::network() {
-        return chosen::socket(name);
-    }
-    path_from_environment("TAUT_SOCKET", SOCKET)
+    let otherwise = chosen::network().map_or_else(|| PathBuf::from(SOCKET), chosen::socket);
+    default_place("TAUT_SOCKET", "socket", otherwise).0
 }
 
 /// Returns the state directory that applies without a flag.
 pub(crate) fn default_state() -> PathBuf {
-    if let Some(name) = chosen::network() {
-        return chosen::state(name);
-    }
-    path_from_environment("TAUT_STATE_DIR", STATE_DIR)
+    let otherwise = chosen::network().map_or_else(|| PathBuf::from(STATE_DIR), chosen::state);
+    default_place("TAUT_STATE_DIR", "state", otherwise).0
 }
 
-fn path_from_environment(name: &str, otherwise: &str) -> PathBuf {
-    std::env::var_os(name).filter(|value| !value.is_empty()).map_or_else(|| PathBuf::from(otherwise), PathBuf::from)
+/// Returns the place that the environment, else the configuration file, else `otherwise` says, and its source. Variables are for the network in the usual
+/// places only: another network has places of its own.
+fn default_place(variable: &str, name: &str, otherwise: PathBuf) -> (PathBuf, &'static str) {
+    let variable = std::env::var_os(variable).filter(|value| !value.is_empty() && chosen::network().is_none());
+    match (variable, config_file::place(name)) {
+        (Some(path), _) => (PathBuf::from(path), Origin::Environment.name()),
+        (None, Some(path)) => (path, Origin::File.name()),
+        (None, None) => (otherwise, "default"),
+    }
 }
 
 /// The flags of a daemon.
@@ -102,6 +104,8 @@ fn path_from_environment(name: &str, otherwise: &str) -> PathBuf {
 pub(crate) struct DaemonFlags {
     pub(crate) state: PathBuf,
     pub(crate) socket: PathBuf,
+    /// Where these two come from.
+    sources: [&'static str; 2],
     /// The configuration file; it may be missing if the user did not name it.
     pub(crate) config: Option<PathBuf>,
     /// The settings that are given as flags.
@@ -114,7 +118,7 @@ macro_rules! place_details {
         "\
 --state DIR        directory of the keys, the membership and the last map (default /var/lib/taut)
 --socket PATH      local socket of the daemon (default /run/taut/taut.sock)
---config FILE      file with further settings, one `NAME = VALUE` per line (default /etc/taut/taut.toml, if it exists)
+--config FILE      file with further settings, `NAME = VALUE` lines as in TOML (default /etc/taut/taut.toml, if it exists; /dev/null: none)
 --network NAME     another network of this host, with a directory, socket, file and device of its own (see `taut help networks`)
 "
     };
@@ -162,27 +166,59 @@ macro_rules! setting_details {
 pub(crate) use setting_details;
 
 impl DaemonFlags {
-    /// Returns the flags that the environment sets, with defaults for the others.
+    /// Returns the flags that the environment sets, with the places of the configuration file and defaults for the others.
     pub(crate) fn from_environment() -> Self {
-        Self { state: default_state(), socket: default_socket(), ..Self::new() }
+        let mut flags = Self::new();
+        let usual = |network: fn(&str) -> PathBuf, otherwise: &str| {
+            chosen::network().map_or_else(|| PathBuf::from(otherwise), network)
+        };
+        (flags.state, flags.sources[0]) = default_place("TAUT_STATE_DIR", "state", usual(chosen::state, STATE_DIR));
+        (flags.socket, flags.sources[1]) = default_place("TAUT_SOCKET", "socket", usual(chosen::socket, SOCKET));
+        flags
     }
 
     fn new() -> Self {
-        Self { state: PathBuf::from(STATE_DIR), socket: PathBuf::from(SOCKET), config: None, given: Given::default() }
+        let sources = ["default"; 2];
+        Self {
+            state: PathBuf::from(STATE_DIR),
+            socket: PathBuf::from(SOCKET),
+            sources,
+            config: None,
+            given: Given::default(),
+        }
     }
 
     /// Parses `flag` and its value. Returns false if it is not a flag of the daemon.
     pub(crate) fn take(&mut self, flag: &str, words: &mut Words) -> Result<bool, Fault> {
         match flag {
-            "--state" => self.state = PathBuf::from(words.value()?),
-            "--socket" => self.socket = PathBuf::from(words.value()?),
-            "--config" => self.config = Some(PathBuf::from(words.value()?)),
+            "--state" => (self.state, self.sources[0]) = (PathBuf::from(words.value()?), Origin::Flag.name()),
+            "--socket" => (self.socket, self.sources[1]) = (PathBuf::from(words.value()?), Origin::Flag.name()),
+            "--config" => self.take_config(PathBuf::from(words.value()?)),
             _ => match take_setting(flag, words)? {
                 Some((setting, value)) => add(&mut self.given, setting, Origin::Flag, &value)?,
                 None => return Ok(false),
             },
         }
         Ok(true)
+    }
+
+    /// Takes the configuration file that the user names, with the places in it. Places of another file do not hold then.
+    fn take_config(&mut self, path: PathBuf) {
+        // What is wrong with the file is told when all of it is read.
+        let file = ConfigFile::read(Some(&path)).unwrap_or_default();
+        let usual = Self { config: None, ..Self::new() };
+        let places = [(&mut self.state, usual.state, "state"), (&mut self.socket, usual.socket, "socket")];
+        for ((place, otherwise, name), source) in places.into_iter().zip(&mut self.sources) {
+            if *source == Origin::Flag.name() || *source == Origin::Environment.name() {
+                continue;
+            }
+            if let Some(value) = file.get(name) {
+                (*place, *source) = (PathBuf::from(&value.text), Origin::File.name());
+            } else if *source == Origin::File.name() {
+                (*place, *source) = (otherwise, "default");
+            }
+        }
+        self.config = Some(path);
     }
 
     /// Returns the arguments for a daemon with these flags. Paths are made absolute, because the daemon runs in another directory.
@@ -201,20 +237,23 @@ impl DaemonFlags {
     }
 
     /// Returns the options of a daemon with these flags: the configuration file, what `taut set` keeps and the environment are read, and flags hold before them.
-    pub(crate) fn resolve(mut self) -> Result<DaemonConfig, Fault> {
+    pub(crate) fn resolve(mut self) -> Result<Resolved, Fault> {
         if let (Some(name), Some(tun)) = (chosen::network(), settings::find("tun")) {
             add(&mut self.given, tun, Origin::Network, &chosen::interface(name))?;
         }
-        self.read_file()?;
-        let (kept, notes) = taut_control::saved_settings(&self.state);
-        for note in notes {
-            crate::output::complain(&format!("taut: what `taut set` kept: {note}"));
+        let file = ConfigFile::read(self.config.as_deref())?.checked()?;
+        for value in &file.values {
+            if let Some(setting) = settings::find(value.name) {
+                add(&mut self.given, setting, Origin::File, &value.text)?;
+            }
         }
+        let (kept, notes) = taut_control::saved_settings(&self.state);
+        let mut notes: Vec<String> = notes.iter().map(|note| format!("what `taut set` kept: {note}")).collect();
         for line in settings::read_lines(&kept) {
             match line {
                 Ok((setting, value)) => add(&mut self.given, setting, Origin::Set, &value)?,
                 // A later version kept it. It stays there, and `taut set` may replace it.
-                Err(bad) => crate::output::complain(&format!("taut: a setting that `taut set` kept is ignored: {bad}")),
+                Err(bad) => notes.push(format!("a setting that `taut set` kept is ignored: {bad}")),
             }
         }
         for setting in SETTINGS {
@@ -224,30 +263,22 @@ impl DaemonFlags {
                 setting.give(&mut self.given, Origin::Environment, &value).map_err(wrong)?;
             }
         }
-        let Self { state, socket, given, .. } = self;
+        let Self { state, socket, sources, given, .. } = self;
         let mut config = DaemonConfig { state_dir: state, socket, given, ..DaemonConfig::default() };
         settings::resolve(&mut config);
-        Ok(config)
+        Ok(Resolved { config, file, sources, notes })
     }
+}
 
-    fn read_file(&mut self) -> Result<(), Fault> {
-        let usual = chosen::network().map_or_else(|| PathBuf::from(CONFIG), chosen::config);
-        let named = self.config.clone().or_else(|| std::env::var_os("TAUT_CONFIG").map(PathBuf::from));
-        let path = named.filter(|path| !path.as_os_str().is_empty()).unwrap_or_else(|| usual.clone());
-        let shown = path.display();
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound && path == usual => return Ok(()),
-            Err(error) => {
-                return Err(Fault::failed(format!("the configuration file {shown} cannot be read: {error}"), ""));
-            }
-        };
-        for line in settings::read_lines(&text) {
-            let (setting, value) = line.map_err(|bad| Fault::failed(format!("{shown}, {bad}"), ""))?;
-            add(&mut self.given, setting, Origin::File, &value)?;
-        }
-        Ok(())
-    }
+/// The options of a daemon, and where they come from.
+pub(crate) struct Resolved {
+    pub(crate) config: DaemonConfig,
+    /// The configuration file that was read.
+    pub(crate) file: ConfigFile,
+    /// Where the state directory and the socket come from.
+    pub(crate) sources: [&'static str; 2],
+    /// What is ignored, for the user.
+    pub(crate) notes: Vec<String>,
 }
 
 fn add(given: &mut Given, setting: &'static Setting, origin: Origin, value: &str) -> Result<(), Fault> {
@@ -265,11 +296,11 @@ pub(crate) fn take_setting(flag: &str, words: &mut Words) -> Result<Option<(&'st
     let Some(name) = flag.strip_prefix("--") else { return Ok(None) };
     let value = |words: &mut Words| fixed.map_or_else(|| words.value(), |value| Ok(String::from(value)));
     match (settings::find(name), name.strip_prefix("no-").and_then(settings::find)) {
-        (Some(setting), _) if setting.is_switch => {
+        (Some(setting), _) if setting.is_switch() => {
             Ok(Some((setting, words.joined_value()?.unwrap_or_else(|| String::from("true")))))
         }
         (Some(setting), _) => Ok(Some((setting, value(words)?))),
-        (None, Some(setting)) if setting.is_switch => Ok(Some((setting, String::from("false")))),
+        (None, Some(setting)) if setting.is_switch() => Ok(Some((setting, String::from("false")))),
         _ => Ok(None),
     }
 }

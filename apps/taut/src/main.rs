@@ -10,6 +10,8 @@ mod accept;
 mod bugreport;
 mod chosen;
 mod client;
+mod config;
+mod config_file;
 mod coordinator;
 mod daemon;
 mod down;

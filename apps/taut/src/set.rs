@@ -9,7 +9,7 @@ use taut_agent::settings::{find, meant};
 use crate::chosen;
 use crate::client::{Client, NoDaemon};
 use crate::fault::Fault;
-use crate::flags::{CONFIG, Word, Words, default_socket, setting_details, take_setting, unexpected};
+use crate::flags::{Word, Words, default_socket, setting_details, take_setting, unexpected};
 use crate::{output, ssh, table};
 
 /// Longest wait until what was set is on the disk, 5 s.
@@ -40,8 +40,8 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
     let Options { socket, json, changes, cut_ssh } = parse(words)?;
     let mut client = match Client::connect(&socket) {
         Err(NoDaemon::Absent) if !changes.is_empty() => {
-            let file = chosen::network().map_or_else(|| PathBuf::from(CONFIG), chosen::config);
-            let hint = format!("run `taut up` first, or write `NAME = VALUE` lines into {}", file.display());
+            let hint =
+                format!("run `taut up` first, or write `NAME = VALUE` lines into {}", chosen::config().display());
             return Err(Fault::failed("no daemon runs that could keep a setting", hint));
         }
         connected => connected.map_err(|why| why.explain(&socket))?,

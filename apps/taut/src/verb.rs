@@ -3,8 +3,8 @@
 use crate::fault::{Fault, suggestion};
 use crate::flags::Words;
 use crate::{
-    accept, bugreport, daemon, down, hosts, ip, kill_switch, leave, log, metrics, netcheck, networks, output, ping,
-    rotate_key, set, status, up, version, wg, why,
+    accept, bugreport, config, daemon, down, hosts, ip, kill_switch, leave, log, metrics, netcheck, networks, output,
+    ping, rotate_key, set, status, up, version, wg, why,
 };
 
 /// A verb of the command line.
@@ -55,6 +55,13 @@ const VERBS: &[Verb] = &[
         arguments: set::ARGUMENTS,
         details: set::DETAILS,
         run: set::run,
+    },
+    Verb {
+        name: "config",
+        summary: "check the configuration file, and show where each setting comes from",
+        arguments: config::ARGUMENTS,
+        details: config::DETAILS,
+        run: config::run,
     },
     Verb {
         name: "kill-switch",

@@ -21,6 +21,7 @@ mod printable;
 mod qr;
 mod rate;
 mod time;
+mod toml;
 
 pub use admission::{Admission, AdmissionDenied, Bounds, WhenFull};
 pub use base64::{NotBase64, decode_base64, decode_base64url, encode_base64, encode_base64url};
@@ -42,3 +43,4 @@ pub use printable::is_printable;
 pub use qr::qr_lines;
 pub use rate::{Bucket, Rate};
 pub use time::Time;
+pub use toml::{MAX_TOML_ITEMS, TextPlace, TomlEntry, TomlProblem, TomlValue, quote_toml, read_toml};

@@ -6,9 +6,11 @@
 //! ```text
 //! flag of the daemon ▶ environment ▶ `taut set`, kept in the state directory ▶ configuration file ▶ default
 //! ```
-//! - `lines`: the configuration file and what `taut set` keeps, as text;
+//! - `file`: values of the configuration file;
+//! - `lines`: what `taut set` keeps, as text;
 //! - `values`: the parsers of single values.
 
+mod file;
 mod lines;
 mod values;
 
@@ -18,7 +20,7 @@ use taut_wire::control::Suites;
 use crate::config::{AnswerFilter, DaemonConfig};
 
 pub use crate::given::{Given, Origin};
-pub use lines::{BadLine, read_lines, write_lines};
+pub use lines::{read_lines, write_lines};
 pub use values::{LEVELS, duration, interface_name, meant_events};
 
 /// When a change by `taut set` takes effect.
@@ -30,24 +32,39 @@ pub enum Effect {
     NextStart,
 }
 
+/// The kind of a setting's value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// `true` or `false`; the flag needs no value.
+    Switch,
+    /// `on` or `off`, which the flag needs; the file may also have `true` or `false`.
+    OnOff,
+    /// A number, or a word such as `auto`.
+    Number,
+    /// A text.
+    Text,
+    /// Several texts: an array in the file, and one text with commas elsewhere.
+    List,
+}
+
 /// A setting.
 pub struct Setting {
     /// Its name, such as `lanes`.
     pub name: &'static str,
-    /// Whether it is `true` or `false`, so that its flag needs no value.
-    pub is_switch: bool,
+    /// What the configuration file may have as its value.
+    pub kind: Kind,
     /// When a change takes effect.
     pub effect: Effect,
     apply: fn(&mut DaemonConfig, &str) -> Result<(), String>,
     show: fn(&DaemonConfig) -> String,
 }
 
-/// Declares a setting with a value: its name, its effect, the field, the parser, and how the field is shown.
+/// Declares a setting with a value: its name, its kind, its effect, the field, the parser, and how the field is shown.
 macro_rules! value {
-    ($name:literal, $effect:ident, $field:ident, $parse:expr, $show:expr) => {
+    ($name:literal, $kind:ident, $effect:ident, $field:ident, $parse:expr, $show:expr) => {
         Setting {
             name: $name,
-            is_switch: false,
+            kind: Kind::$kind,
             effect: Effect::$effect,
             apply: |config, text| $parse(text).map(|value| config.$field = value),
             show: |config| $show(&config.$field),
@@ -60,7 +77,7 @@ macro_rules! switch {
     ($name:literal, $effect:ident, $field:ident) => {
         Setting {
             name: $name,
-            is_switch: true,
+            kind: Kind::Switch,
             effect: Effect::$effect,
             apply: |config, text| values::switch(text).map(|on| config.$field = on),
             show: |config| config.$field.to_string(),
@@ -70,65 +87,65 @@ macro_rules! switch {
 
 /// All settings, in the order in which they are shown.
 pub static SETTINGS: &[Setting] = &[
-    value!("port", NextStart, port, values::port, |port: &Option<u16>| values::or_auto(*port)),
-    value!("lanes", NextStart, lanes, values::lanes, |lanes: &Option<u8>| values::or_auto(*lanes)),
-    value!("tun", NextStart, tun_name, interface_name, |name: &String| name.clone()),
-    value!("mtu", NextStart, mtu, values::mtu, |mtu: &Option<u16>| values::or_auto(*mtu)),
+    value!("port", Number, NextStart, port, values::port, |port: &Option<u16>| values::or_auto(*port)),
+    value!("lanes", Number, NextStart, lanes, values::lanes, |lanes: &Option<u8>| values::or_auto(*lanes)),
+    value!("tun", Text, NextStart, tun_name, interface_name, |name: &String| name.clone()),
+    value!("mtu", Number, NextStart, mtu, values::mtu, |mtu: &Option<u16>| values::or_auto(*mtu)),
     Setting {
         name: "advertise-routes",
-        is_switch: false,
+        kind: Kind::List,
         effect: Effect::Now,
         apply: |config, text| values::advertised(text).map(|routes| config.routes.advertise = routes),
         show: |config| values::show_advertised(&config.routes.advertise),
     },
     Setting {
         name: "accept-routes",
-        is_switch: true,
+        kind: Kind::Switch,
         effect: Effect::Now,
         apply: |config, text| values::switch(text).map(|on| config.routes.accept = on),
         show: |config| config.routes.accept.to_string(),
     },
     Setting {
         name: "snat",
-        is_switch: false,
+        kind: Kind::OnOff,
         effect: Effect::Now,
         apply: |config, text| values::switch(text).map(|on| config.routes.snat = on),
         show: |config| String::from(if config.routes.snat { "on" } else { "off" }),
     },
     Setting {
         name: "advertise-exit-node",
-        is_switch: true,
+        kind: Kind::Switch,
         effect: Effect::Now,
         apply: |config, text| values::switch(text).map(|on| config.routes.advertise_exit_node = on),
         show: |config| config.routes.advertise_exit_node.to_string(),
     },
     Setting {
         name: "exit-node",
-        is_switch: false,
+        kind: Kind::Text,
         effect: Effect::Now,
         apply: |config, text| values::exit_node(text).map(|choice| config.routes.exit_node = choice),
         show: |config| config.routes.exit_node.to_string(),
     },
     Setting {
         name: "exit-node-allow-lan-access",
-        is_switch: true,
+        kind: Kind::Switch,
         effect: Effect::Now,
         apply: |config, text| values::switch(text).map(|on| config.routes.local_networks = on),
         show: |config| config.routes.local_networks.to_string(),
     },
     Setting {
         name: "kill-switch",
-        is_switch: true,
+        kind: Kind::Switch,
         effect: Effect::Now,
         apply: |config, text| values::switch(text).map(|on| config.routes.kill_switch = on),
         show: |config| config.routes.kill_switch.to_string(),
     },
     switch!("low-latency", NextStart, low_latency),
-    value!("rotate-key-every", Now, rotate_key_every, values::key_age, |age: &Option<_>| values::show_age(*age)),
-    value!("metrics", Now, metrics, values::metrics, |address: &Option<_>| values::or_none(*address)),
+    value!("rotate-key-every", Text, Now, rotate_key_every, values::key_age, |age: &Option<_>| values::show_age(*age)),
+    value!("metrics", Number, Now, metrics, values::metrics, |address: &Option<_>| values::or_none(*address)),
     Setting {
         name: "log-level",
-        is_switch: false,
+        kind: Kind::Text,
         effect: Effect::Now,
         apply: |config, text| values::levels(text).map(|levels| config.log.levels = levels),
         show: |config| config.log.levels.to_string(),
@@ -140,14 +157,17 @@ pub static SETTINGS: &[Setting] = &[
     switch!("ecn", NextStart, ecn),
     switch!("dns", Now, dns),
     switch!("dns-search", Now, dns_search),
-    value!("exit-dns", Now, exit_dns, values::exit_dns, |servers: &Vec<_>| values::show_exit_dns(servers)),
-    value!("dns-filter", Now, dns_filter, values::dns_filter, |filter: &AnswerFilter| String::from(filter.name())),
-    value!("accept-domains", Now, accept_domains, values::domains, |domains: &Vec<String>| values::show_domains(
+    value!("exit-dns", List, Now, exit_dns, values::exit_dns, |servers: &Vec<_>| values::show_exit_dns(servers)),
+    value!("dns-filter", Text, Now, dns_filter, values::dns_filter, |filter: &AnswerFilter| String::from(
+        filter.name()
+    )),
+    value!("accept-domains", List, Now, accept_domains, values::domains, |domains: &Vec<String>| values::show_domains(
         domains
     )),
     switch!("portmap", Now, portmap),
-    value!("search-sockets", NextStart, search_sockets, values::search_sockets, |count: &u16| count.to_string()),
-    value!("suites", NextStart, suites, values::suites, |suites: &Suites| values::show_suites(*suites)),
+    value!("search-sockets", Number, NextStart, search_sockets, values::search_sockets, |count: &u16| count
+        .to_string()),
+    value!("suites", List, NextStart, suites, values::suites, |suites: &Suites| values::show_suites(*suites)),
 ];
 
 /// Returns the setting of this name.
@@ -162,6 +182,11 @@ pub fn meant(word: &str) -> String {
 }
 
 impl Setting {
+    /// Returns true if it is `true` or `false`, so that its flag needs no value.
+    pub fn is_switch(&self) -> bool {
+        self.kind == Kind::Switch
+    }
+
     /// Checks a value, and returns it as it is shown.
     ///
     /// # Errors
