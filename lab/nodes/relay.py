@@ -12,8 +12,9 @@ METRICS = "127.0.0.1:9478"
 class Relay:
     """A relay in `host` for the nodes of `coordinator`, named after the host; with `web` also over WebSocket and TLS. `release` as in `Coordinator`."""
 
-    def __init__(self, host, coordinator, web=False, release=None):
+    def __init__(self, host, coordinator, web=False, release=None, env=None):
         self.host = host
+        self.env = env
         self.release = release
         self.web = web
         self.coordinator = coordinator
@@ -30,7 +31,7 @@ class Relay:
         if self.web:
             certificate, key = self._certified()
             words += ["--web", f"0.0.0.0:{WEB_PORT}", "--web-cert", certificate, "--web-key", key]
-        self.process = self.host.start(binary("taut-relay", self.release), "serve", *words, name="relay")
+        self.process = self.host.start(binary("taut-relay", self.release), "serve", *words, name="relay", env=self.env)
         self.process.wait_for_output("relay ")
         if first:
             key = self.host.run(binary("taut-relay", self.release), "key", "--key", file).stdout.strip()

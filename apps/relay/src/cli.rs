@@ -5,7 +5,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lexopt::{Arg, Parser, ValueExt};
 use serde_json::{Value, json};
@@ -14,9 +14,9 @@ use taut_event::{Events, Interest, Poller, Signal, Signals};
 use taut_netmap::RelayToken;
 use taut_noise::public_key;
 use taut_relay::ForwardRate;
-use taut_relay_server::log::{self, DAEMON, HANGUP, LogFormat, LogLevels};
+use taut_relay_server::log::{self, DAEMON, HANGUP, LevelSwitch, LogFormat, LogLevels};
 use taut_relay_server::{
-    ConnectionAdmission, Metrics, RelayConfig, RelayServer, Stats, WebConfig, key_from_file, raise_open_files,
+    ConnectionAdmission, Metrics, RelayConfig, RelayServer, Service, Stats, WebConfig, key_from_file, raise_open_files,
 };
 
 const HELP: &str = "\
@@ -283,25 +283,44 @@ fn serve(flags: &Flags) -> Result<(), Failed> {
     report_ready(flags, &relay, address, &descriptors)?;
     let links = flags.coordinators.iter().map(|token| relay.connect(token.clone(), VERSION, flags.capacity));
     let links: Vec<_> = links.collect::<Result<_, _>>().map_err(run_failed)?;
-    let poller = Poller::new().map_err(run_failed)?;
-    poller.add(std::os::fd::AsFd::as_fd(&signals), 0, Interest::READ).map_err(run_failed)?;
-    let mut events = Events::with_capacity(1);
-    loop {
-        match signals.next() {
-            None => poller.wait(&mut events, None).map_err(run_failed)?,
-            Some(Signal::Inquire) => {
-                let levels = switch.next_levels();
-                tracing::info!(target: DAEMON, event = "levels-changed", %levels);
-            }
-            Some(Signal::Hangup) => tracing::info!(target: DAEMON, event = "hangup-ignored", hint = HANGUP),
-            Some(Signal::Terminate | Signal::Interrupt) => break,
-        }
-    }
+    let service = Service::connect(|name| std::env::var_os(name));
+    service.ready(&format!("serves UDP port {}", relay.port()));
+    wait_for_end(&signals, &switch, &service, &relay)?;
+    service.stopping();
     drop(links);
     drop(metrics);
     relay.stop();
     tracing::info!(target: DAEMON, event = "stopped");
     Ok(())
+}
+
+/// Acts on signals until one ends the relay. Meanwhile the service manager learns that all threads work: this thread alone would not notice that one is stuck.
+fn wait_for_end(signals: &Signals, switch: &LevelSwitch, service: &Service, relay: &RelayServer) -> Result<(), Failed> {
+    let mut liveness = relay.liveness();
+    let poller = Poller::new().map_err(run_failed)?;
+    poller.add(std::os::fd::AsFd::as_fd(signals), 0, Interest::READ).map_err(run_failed)?;
+    let mut events = Events::with_capacity(1);
+    let mut fed = Instant::now();
+    loop {
+        if let Some(interval) = service.watchdog()
+            && fed.elapsed() >= interval
+        {
+            fed = Instant::now();
+            if liveness.all_worked() {
+                service.alive();
+            }
+        }
+        let wait = service.watchdog().map(|interval| interval.saturating_sub(fed.elapsed()));
+        match signals.next() {
+            None => poller.wait(&mut events, wait).map_err(run_failed)?,
+            Some(Signal::Inquire) => {
+                let levels = switch.next_levels();
+                tracing::info!(target: DAEMON, event = "levels-changed", %levels);
+            }
+            Some(Signal::Hangup) => tracing::info!(target: DAEMON, event = "hangup-ignored", hint = HANGUP),
+            Some(Signal::Terminate | Signal::Interrupt) => return Ok(()),
+        }
+    }
 }
 
 /// Returns the settings for WebSocket if the flags ask for it. A certificate without its key, or the reverse, is a usage error.

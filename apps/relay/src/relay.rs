@@ -17,6 +17,7 @@ use taut_udp::{BindError, UdpSocket};
 use zeroize::Zeroizing;
 
 use crate::coordinator_link::{CoordinatorLink, LinkOptions};
+use crate::liveness::Liveness;
 use crate::removals::Removals;
 use crate::shared::Shared;
 use crate::stats::Stats;
@@ -220,6 +221,11 @@ impl RelayServer {
     pub fn observer(&self) -> impl Fn() -> Stats + Send + Sync + 'static {
         let shared = self.shared.clone();
         move || Stats::gather(&shared)
+    }
+
+    /// Returns what sees whether the relay's threads work.
+    pub fn liveness(&self) -> Liveness {
+        Liveness::new(self.shared.clone())
     }
 
     /// Tells all clients that the relay stops, and stops it.

@@ -1,7 +1,7 @@
 //! State that all threads of a relay share: the server behind a lock, and a queue of its changes for each thread.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 use taut_event::Waker;
@@ -33,10 +33,12 @@ pub(crate) struct Published {
     pub(crate) stun: AtomicU64,
     pub(crate) bad_stun: AtomicU64,
     pub(crate) kernel: AtomicU64,
+    /// Turns of the thread, which show that it works.
+    pub(crate) turns: AtomicUsize,
 }
 
 impl Published {
-    /// Publishes a worker's own counters.
+    /// Publishes a worker's own counters at the end of a turn.
     pub(crate) fn show(&self, counts: &ForwardCounts) {
         let pairs = [
             (&self.datagrams, counts.datagrams),
@@ -49,6 +51,7 @@ impl Published {
         for (shown, count) in pairs {
             shown.store(count, Ordering::Relaxed);
         }
+        self.turns.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -2,9 +2,11 @@
 
 use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use taut_agent::log::StderrFormat;
+use taut_event::ServiceManager;
 
 use crate::fault::Fault;
 use crate::flags::{DaemonFlags, Resolved, Word, Words, place_details, setting_details, unexpected};
@@ -47,8 +49,22 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     config.rekey_after = std::env::var(TEST_REKEY).ok().and_then(|text| text.parse().ok()).map(Duration::from_secs);
     config.dns_helper = std::env::current_exe().ok();
     config.log.stderr = stderr_format(ephemeral);
+    if !ephemeral {
+        config.service = service_manager();
+    }
     config.version = String::from(VERSION);
     taut_agent::run(config).map_err(|error| Fault::failed(error.to_string(), ""))
+}
+
+/// Returns the service manager that started this process. A daemon that `taut up` started has none: that of its parent waits for messages of another program.
+fn service_manager() -> Option<Arc<ServiceManager>> {
+    match ServiceManager::connect(|name| std::env::var_os(name)) {
+        Ok(manager) => manager.map(Arc::new),
+        Err(error) => {
+            output::complain(&format!("taut: the service manager cannot be told that the daemon is ready: {error}"));
+            None
+        }
+    }
 }
 
 /// Returns the format of events on standard error. A daemon that `taut up` started prints no events: its standard error is a file that is never rotated. That file

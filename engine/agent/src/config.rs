@@ -2,8 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
+use taut_event::ServiceManager;
 use taut_wire::control::Suites;
 
 use crate::given::Given;
@@ -96,6 +98,8 @@ pub struct DaemonConfig {
     pub rekey_after: Option<Duration>,
     /// Which events are recorded, and where they are printed.
     pub log: LogOptions,
+    /// The service manager that started the daemon, if it waits for messages.
+    pub service: Option<Arc<ServiceManager>>,
     /// Version of the program, for users and the coordinator.
     pub version: String,
     /// The values of settings by where they come from. `settings::resolve` makes the fields follow them.
@@ -132,6 +136,7 @@ impl Default for DaemonConfig {
             exit_when_down: false,
             rekey_after: None,
             log: LogOptions::default(),
+            service: None,
             version: String::new(),
             given: Given::default(),
         }

@@ -9,6 +9,7 @@
 //! - [`connect()`] connects to a unix socket with a timeout, [`connect_tcp`] to a TCP address with short segments, [`set_backlog`] gives a listener a longer queue, [`peer_credentials`] returns the process at the other end of a unix socket;
 //! - [`set_mark`] marks what a socket sends;
 //! - [`new_session`], [`effective_uid`], [`is_root`] are the few facts about the process that a daemon asks for, and [`open_files`] is its limit of descriptors, which [`raise_open_files`] raises;
+//! - [`ServiceManager`] tells systemd that the process is ready, lives and ends;
 //! - [`open_regular`] opens a file that a user named, and refuses a pipe instead of waiting for it;
 //! - [`inherit`] takes over an inherited descriptor, [`is_listening`] returns true if it is a listener.
 //!
@@ -26,6 +27,7 @@ mod mark;
 mod poller;
 mod process;
 mod prompt;
+mod service;
 mod signals;
 mod tcp;
 mod thread_time;
@@ -40,6 +42,7 @@ pub use mark::set_mark;
 pub use poller::{Event, Events, Interest, Poller};
 pub use process::{effective_uid, inherit, is_listening, is_root, new_session, open_files, raise_open_files};
 pub use prompt::{precise_timers, run_first};
+pub use service::ServiceManager;
 pub use signals::{Signal, Signals};
 pub use tcp::{bind_to_device, connect_tcp, connect_tcp_through, set_backlog};
 pub use thread_time::ThreadTime;

@@ -3,13 +3,17 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use taut_base::{Descriptors, Uses, WhenFull};
 use taut_relay_server::log::Log;
-use taut_relay_server::{AdmissionTable, ConnectionAdmission, Metrics, RelayServer, raise_open_files};
+use taut_relay_server::{
+    AdmissionTable, ConnectionAdmission, Liveness, Metrics, RelayServer, Service, raise_open_files,
+};
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
+use tokio::time::timeout;
 
 use super::arguments::Arguments;
 use super::listen::{bind, derived_urls, plain_http};
@@ -44,6 +48,8 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), CommandError> {
 }
 
 async fn run(options: ServeOptions, signals: ServeSignals, log: &Log) -> Result<(), CommandError> {
+    let service = Service::connect(|name| std::env::var_os(name));
+    service.status("opens the database");
     let ServeOptions { directory, database, urls, network, ipv4, mut relay, proxies, .. } = options;
     let descriptors = Descriptors::divide(raise_open_files(), Uses { channels: true, streams: relay.is_some() });
     if let Some(relay) = &mut relay {
@@ -104,6 +110,7 @@ async fn run(options: ServeOptions, signals: ServeSignals, log: &Log) -> Result<
     let figures =
         relay.as_ref().zip(options.relay_metrics).map(|(relay, address)| figures(relay, address)).transpose()?;
     announce(&format!("listening on {address}\n"));
+    service.ready(&format!("listens on {address}"));
     tracing::info!(target: log::DAEMON, event = "started", version = env!("CARGO_PKG_VERSION"), %address);
     tell_descriptors(&descriptors);
     let channels = AdmissionTable::new(descriptors.channels, WhenFull::Balance);
@@ -122,6 +129,7 @@ async fn run(options: ServeOptions, signals: ServeSignals, log: &Log) -> Result<
     let entrance = relay.as_ref().and_then(RelayServer::entrance);
     let front = api::Front { relay: entrance, admission, channels, tls: acceptor, leaving };
     let state = Arc::new(state);
+    tokio::spawn(keep_alive(service, Arc::clone(&state), relay.as_ref().map(RelayServer::liveness), stop.clone()));
     if let Some(listener) = own_figures {
         tokio::spawn(api::serve_figures(Arc::clone(&state), connections, listener, stop.clone()));
     }
@@ -129,6 +137,20 @@ async fn run(options: ServeOptions, signals: ServeSignals, log: &Log) -> Result<
     drop((figures, relay));
     tracing::info!(target: log::DAEMON, event = "stopped");
     Ok(())
+}
+
+/// Tells the service manager that the coordinator works, until it stops. The runtime that serves everybody has to take its turns for that, no lock of the state may
+/// be held for good, and the relay's threads have to work. The database may be away: nodes keep their maps then, and a restart would take these from them.
+async fn keep_alive(service: Service, state: Arc<State>, mut relay: Option<Liveness>, stop: watch::Receiver<bool>) {
+    // Without a watchdog the task waits for the end alone.
+    let interval = service.watchdog().unwrap_or(Duration::MAX);
+    while timeout(interval, api::stopped(stop.clone())).await.is_err() {
+        state.pass_locks();
+        if relay.as_mut().is_none_or(Liveness::all_worked) {
+            service.alive();
+        }
+    }
+    service.stopping();
 }
 
 /// Logs which configuration file was read, and warns if others can read a password in it.

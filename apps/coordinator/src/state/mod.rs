@@ -267,6 +267,13 @@ impl State {
         Arc::clone(hubs.entry(network).or_insert_with(|| Arc::new(Hub::new(Arc::clone(&self.moved)))))
     }
 
+    /// Takes the locks that serving members takes, one after the other. Does not return if one of them is never released.
+    pub(crate) fn pass_locks(&self) {
+        drop(self.known.lock());
+        let hubs: Vec<Arc<Hub>> = self.hubs.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect();
+        hubs.iter().for_each(|hub| _ = hub.channels());
+    }
+
     /// Reads the database, and returns the coordinator's health.
     pub(crate) async fn check_health(&self) -> Health {
         let read = async { self.store.read(Party::Coordinator).await?.networks().await };

@@ -6,6 +6,7 @@
 //! - `mapped`: port mappings of the router in front of this host;
 //! - `names`: the host's resolver;
 //! - `news`: events of the control thread;
+//! - `service`: what the service manager learns;
 //! - `settings`: settings that a user changes;
 //! - `sleep`: detection of a suspended host;
 //! - `state`: the membership, the coordinator's state, and problems for the user;
@@ -18,6 +19,7 @@ mod mapped;
 mod names;
 mod news;
 mod questions;
+mod service;
 mod settings;
 mod sleep;
 mod state;
@@ -51,6 +53,7 @@ use kill_switch::Guard;
 use mapped::Mapped;
 use names::Served;
 use questions::Questions;
+use service::Service;
 use sleep::{Sleep, awake};
 use state::{CoordinatorState, MembershipState, Problems, Readings};
 
@@ -126,6 +129,8 @@ struct Daemon {
     exit: ExitRoutes,
     /// True if what `taut set` keeps is not on the disk yet.
     settings_unsaved: bool,
+    /// What the service manager learns.
+    service: Service,
     /// The settings when the network started.
     started_with: Option<DaemonConfig>,
     /// The reason why the daemon has to end after this turn, if it has to.
@@ -174,6 +179,7 @@ impl Daemon {
         }
         let upstream = Upstream::new(waker.clone());
         let guard = Guard::new(&config);
+        let service = Service::new(config.service.clone());
         let exit = ExitRoutes::new(&config.tun_name, overlay::exit_record(&config));
         let mut daemon = Self {
             config,
@@ -202,6 +208,7 @@ impl Daemon {
             guard,
             exit,
             settings_unsaved: false,
+            service,
             started_with: None,
             ending: None,
         };
@@ -232,6 +239,7 @@ impl Daemon {
             }
             self.turn();
         }
+        self.end_service();
         self.stop_overlay("daemon-stops");
         self.exit.stop();
         self.end_resolver();
@@ -281,6 +289,7 @@ impl Daemon {
         self.turn_exit(clocks.now);
         self.turn_resolver(clocks.now);
         self.turn_log();
+        self.turn_service(clocks.now);
     }
 
     /// Carries out the outputs of the overlay. No other function does. It is called at the end of every turn, and before an overlay is stopped.
@@ -345,7 +354,8 @@ impl Daemon {
         let guard = self.guard.poll_timeout();
         let served = self.served.poll_timeout();
         let exit = self.exit.poll_timeout();
-        [overlay, metrics, server, log, resolver, guard, exit, served, self.readings.due, self.retry_overlay]
+        let service = self.service.poll_timeout();
+        [overlay, metrics, server, log, resolver, guard, exit, served, service, self.readings.due, self.retry_overlay]
             .into_iter()
             .flatten()
             .min()

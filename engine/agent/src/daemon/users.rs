@@ -369,7 +369,8 @@ impl Daemon {
         ApiResponse::Why(Box::new(why::explain(evidence)))
     }
 
-    fn state(&self) -> NodeState {
+    /// Returns what this node does.
+    pub(super) fn state(&self) -> NodeState {
         match &self.member.identity {
             None => NodeState::NeedsJoin,
             Some(identity) if !identity.wanted => NodeState::Stopped,
