@@ -239,6 +239,17 @@ kill-switch: ## random schedules of faults under traffic of every kind, and how 
 	@$(ENV) && say 'building for release' && build_release taut taut-coordinator taut-relay-server
 	@. tools/env && say 'breaking what can break' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release python3 -m lab.runs.kill_switch $(ARGS)
 
+.PHONY: restarts
+restarts: ## measures how long a node is away when its daemon is restarted or crashes, and how soon a daemon answers; fills docs/services.md (ten minutes; needs root); ARGS='--runs 20 --json'
+	@tools/preflight test
+	@$(ENV) && say 'building for release' && build_release taut taut-coordinator
+	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
+	    python3 -m lab.runs.restarts --document docs/services.md $(ARGS)
+
+.PHONY: units
+units: ## the systemd units as systemd 257 sees them: understood, and confined as docs/services.md says; ARGS=--json (mmdebstrap, root; the network the first time)
+	@tools/units $(ARGS)
+
 .PHONY: policy-headscale
 policy-headscale: ## Taut's compiler of policies beside headscale's under random ones, and beside captured answers of Tailscale's service; PAIRS=10000000; HEADSCALE_SRC=PATH where GitHub is out of reach (Go; ten minutes the first time)
 	@tools/peers headscale

@@ -6,6 +6,7 @@ import statistics
 from dataclasses import dataclass
 
 from ..hosts.wait import LabError
+from ..measure.quantile import quantile
 
 # Longest delay until a change by a command has effect, in seconds.
 TAKES_EFFECT_S = 0.5
@@ -31,6 +32,8 @@ class Row:
     whole: bool = True
     # True if the median is judged and not the worst value: a comparison of two runs that other programs of the machine disturb.
     by_median: bool = False
+    # The share of the runs that is judged, instead of all of them.
+    by_share: float = 0.0
     # What one value is of.
     of: str = "runs"
 
@@ -40,10 +43,11 @@ class Row:
             return [f"not measured: {self.problem or 'nothing was seen'}", "–", "no"]
         median = statistics.median(self.values)
         worst = min(self.values) if self.unit == "%" else max(self.values)
-        judged = median if self.by_median else worst
+        judged = median if self.by_median else quantile(self.values, self.by_share) if self.by_share else worst
         reached = self.limit is None or (judged >= self.limit if self.unit == "%" else judged <= self.limit)
         verdict = ("yes" if reached and self.whole else "no") if self.limit is not None else "–"
-        note = f"; {self.note}" if self.note else ""
+        share = [f"{self.by_share:.0%} within {self._shown(judged)}"] if self.by_share else []
+        note = "".join(f"; {part}" for part in [*share, self.note] if part)
         return [self._shown(median), f"{self._shown(worst)} ({len(self.values)} {self.of}){note}", verdict]
 
     def _shown(self, value):

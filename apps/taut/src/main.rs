@@ -31,6 +31,7 @@ mod output;
 mod peers;
 mod ping;
 mod rotate_key;
+mod service;
 mod set;
 mod ssh;
 mod status;

@@ -4,7 +4,7 @@ use crate::fault::{Fault, suggestion};
 use crate::flags::Words;
 use crate::{
     accept, bugreport, config, daemon, down, hosts, ip, kill_switch, leave, log, metrics, netcheck, networks, output,
-    ping, rotate_key, set, status, up, version, wg, why,
+    ping, rotate_key, service, set, status, up, version, wg, why,
 };
 
 /// A verb of the command line.
@@ -155,6 +155,13 @@ const VERBS: &[Verb] = &[
         arguments: daemon::ARGUMENTS,
         details: daemon::DETAILS,
         run: daemon::run,
+    },
+    Verb {
+        name: "service",
+        summary: "have the service manager of this host start the daemon",
+        arguments: service::ARGUMENTS,
+        details: service::DETAILS,
+        run: service::run,
     },
     Verb {
         name: "wg",
