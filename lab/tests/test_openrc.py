@@ -10,7 +10,7 @@ from lab.nodes.taut import Coordinator
 
 OPENRC = ROOT / "target/openrc"
 pytestmark = pytest.mark.skipif(not OPENRC.exists(), reason="the root target/openrc is missing: tools/roots.py openrc")
-# The root is an overlay in memory. The first process of its own process namespace is `cat`, and all ends with it.
+# The root is an overlay in memory. A shell is process 1 of its own process namespace, and all ends with it.
 _MOUNTS = """
 mount -t tmpfs -o mode=755 openrc {state}
 mkdir {state}/upper {state}/work {state}/root
@@ -19,13 +19,19 @@ mount -t proc proc {state}/root/proc
 mount --bind /sys {state}/root/sys
 mount --rbind /dev {state}/root/dev
 mount -t tmpfs -o mode=755 run {state}/root/run
-mkdir -p {state}/root/run/openrc {state}/root/var/log
+mkdir -p {state}/root/var/log
+# What OpenRC makes at boot, and a service that Debian has under another name.
+for name in daemons exclusive failed hotplugged inactive init.d options scheduled started starting stopping tmp wasinactive; do mkdir -p {state}/root/run/openrc/$name; done
+printf '#!/sbin/openrc-run\nstart() {{ return 0; }}\n' > {state}/root/etc/init.d/localmount
+chmod 755 {state}/root/etc/init.d/localmount
 touch {state}/root/run/openrc/softlevel
 install {program} {state}/root/usr/local/bin/taut
 # As in a container: file systems and devices are those of the host.
 echo 'rc_sys="lxc"' >> {state}/root/etc/rc.conf
 echo ready
-exec cat
+# The shell is process 1, and reaps what has lost its parent: OpenRC waits for that.
+cat
+true
 """
 
 

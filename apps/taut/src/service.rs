@@ -245,6 +245,9 @@ fn uninstall(manager: Manager, root: &Path, options: &Options) -> Result<Done, F
             steps.push(Step { action: "disabled", what: link });
         }
     }
+    if options.root.is_none() && manager.runs() && network.is_none() && !steps.is_empty() {
+        manager.forget();
+    }
     // The files serve all networks of the host.
     for file in files(manager, Path::new("")).iter().filter(|_| network.is_none()) {
         let path = below(root, file.path);
@@ -255,15 +258,12 @@ fn uninstall(manager: Manager, root: &Path, options: &Options) -> Result<Done, F
         }
     }
     if options.root.is_none() && manager.runs() {
-        if network.is_none() && !steps.is_empty() {
-            manager.forget();
-        }
         manager.reload()?;
     }
     let hints = match steps.is_empty() {
         true => vec![String::from("there was nothing of `taut service install`")],
         false => vec![String::from(
-            "keys, settings and what you wrote stay; `taut leave` before this would have deleted the keys",
+            "what is yours stays: settings, log, and the keys unless `taut leave` deleted them before",
         )],
     };
     Ok(Done { schema: SCHEMA, manager, service, steps, hints })

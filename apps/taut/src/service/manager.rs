@@ -128,8 +128,14 @@ impl Manager {
         }
     }
 
-    /// Takes back what the files of the service changed elsewhere.
+    /// Takes back what the files of the service changed elsewhere, and ends what was started beside the service.
     pub(super) fn forget(self) {
+        if self == Self::Systemd {
+            for unit in ["taut-dns.socket", "taut-kill-switch.service"] {
+                // Where the unit was never started, there is nothing to stop.
+                let _ = self.stop(unit);
+            }
+        }
         if self == Self::Procd {
             for section in ["firewall.taut", "firewall.taut_in", "network.taut"] {
                 // One that a user removed is missing, which is as it should be.

@@ -67,7 +67,12 @@ fn every_value_is_shown_as_it_is_written() {
 
 #[test]
 fn what_was_kept_is_read_as_it_was_written() {
-    let kept = [("lanes", "4"), ("log-level", "warn,path=debug"), ("portmap", "false"), ("exit-node", "a \"b\" \\ c")];
+    let kept = [
+        ("lanes", "4"),
+        ("log-level", "warn,path=debug"),
+        ("portmap", "false"),
+        ("advertise-routes", "10.1.0.0/24 as 10.201.0.0/24"),
+    ];
     let read: Vec<_> = read_lines(&write_lines(kept.into_iter())).into_iter().map(Result::unwrap).collect();
     let named: Vec<_> = read.iter().map(|(setting, value)| (setting.name, value.as_str())).collect();
     assert_eq!(named, kept);
