@@ -52,7 +52,9 @@ CORE_EXTERNALS = {"aws-lc-rs", "blake2", "ring", "serde", "subtle", "x25519-dale
 # External crates that sys may use.
 SYS_EXTERNALS = {"libc"}
 # Only this program has an asynchronous runtime, an HTTP server and a database.
-COORDINATOR_ONLY = {"axum", "futures-util", "hyper", "hyper-util", "log", "rustls-native-certs", "sqlx", "tokio", "tokio-tungstenite", "toml", "tower", "tower-http", "ureq", "utoipa"}
+COORDINATOR_ONLY = {"axum", "futures-util", "hyper", "hyper-util", "log", "rustls-native-certs", "sqlx", "tokio", "tokio-tungstenite", "tower", "tower-http", "ureq", "utoipa"}
+# Likewise TOML: a node has a small reader of its own, which a fuzz target compares with this crate.
+TOML = ("toml", {"apps/coordinator", "proof/fuzz"})
 # External crates of the log of the two servers. The node has a log of its own, without these crates.
 SERVER_LOG = {"tracing", "tracing-subscriber"}
 SERVERS = {"apps/coordinator", "apps/relay"}
@@ -93,6 +95,7 @@ WHY = {
     "core-pure": "in core, time, randomness and limits are arguments, so that all of it runs in the simulator",
     "sys-externals": "sys is small modules of our own over libc; a binary of 3 MB has no room for a second way",
     "coordinator-only": "the node has no async runtime, HTTP server or database: plain threads on epoll, 5 MB of memory",
+    "toml": "the node reads the few lines of its file with a small reader of its own (core/base); a binary of 3 MB has no room for all of TOML",
     "servers-only": "the node records its events as data and renders them itself; a binary of 3 MB has no room for a second log",
     "load-alone": "it is the only crate of proof with a runtime: no crate of a node may share a program with one, nor measure itself",
     "load-only": "nodes speak one protocol, WireGuard; QUIC is only traffic that is carried through tunnels and measured",
@@ -218,6 +221,8 @@ def check_external(house, member, name):
         house.complain("sys-externals", where, what)
     if name in COORDINATOR_ONLY and member != "apps/coordinator" and not (member == LOAD and name in LOAD_MAY_USE):
         house.complain("coordinator-only", where, what)
+    if name == TOML[0] and member not in TOML[1]:
+        house.complain("toml", where, what)
     if name in SERVER_LOG and member not in SERVERS:
         house.complain("servers-only", where, what)
     if name in LOAD_ONLY and member != LOAD:

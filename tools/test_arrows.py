@@ -236,6 +236,13 @@ class Rules(unittest.TestCase):
                 self.uses(member, what)
                 self.breaks("coordinator-only")
 
+    def test_toml(self):
+        self.uses("apps/taut", "toml")
+        self.breaks("toml")
+        self.setUp()
+        self.uses("proof/fuzz", "toml")
+        self.breaks()
+
     def test_servers_only(self):
         for member in ("engine/control", "apps/taut", "proof/load"):
             with self.subTest(member=member):

@@ -28,6 +28,7 @@ mod relay_member;
 mod sealed;
 mod seed;
 mod session;
+mod settings_file;
 mod state;
 mod superpackets;
 mod text;
@@ -53,7 +54,7 @@ pub struct Target {
 }
 
 /// All fuzz targets.
-pub const TARGETS: [Target; 37] = [
+pub const TARGETS: [Target; 38] = [
     Target { name: "wireguard", run: packets::wireguard, mutations: 4_000 },
     Target { name: "control", run: packets::control, mutations: 4_000 },
     Target { name: "stun", run: packets::stun, mutations: 4_000 },
@@ -90,6 +91,7 @@ pub const TARGETS: [Target; 37] = [
     Target { name: "forwarded", run: forwarded::headers, mutations: 4_000 },
     Target { name: "proxy-header", run: forwarded::start, mutations: 4_000 },
     Target { name: "policy", run: policy::policy, mutations: 1_000 },
+    Target { name: "toml", run: settings_file::settings_file, mutations: 4_000 },
     Target { name: "portmap", run: portmap::machine, mutations: 1_000 },
 ];
 

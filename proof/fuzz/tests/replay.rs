@@ -57,6 +57,7 @@ replays! {
     session: "session",
     records: "records",
     text: "text",
+    toml: "toml",
     token: "token",
     url: "url",
     uapi: "uapi",
