@@ -113,8 +113,10 @@ def cargo(target, date, programs, panic):
     if target.name.startswith("mips"):
         # At another address than that of the link, a daemon of these targets writes to its own first page and ends (seen under qemu with zig's linker).
         options += " -C relocation-model=static"
+    # A node and a relay are to be small: a standard library that is built for size, and without what names functions in a backtrace, which a program without symbols cannot.
+    size = ["-Zbuild-std-features=optimize_for_size"] if panic == "abort" else []
     flags = f"CARGO_TARGET_{target.rust.upper().replace('-', '_')}_RUSTFLAGS={options}"
-    words = ["--release", "--locked", "--offline", "--quiet", "--target", target.rust, f"-Zbuild-std=std,panic_{panic}", "--config", f'profile.release.panic="{panic}"']
+    words = ["--release", "--locked", "--offline", "--quiet", "--target", target.rust, f"-Zbuild-std=std,panic_{panic}", *size, "--config", f'profile.release.panic="{panic}"']
     chosen = [word for program in programs for word in ("-p", program.crate)]
     # RUSTC_BOOTSTRAP: building the standard library is a feature of nightly compilers only, and this compiler belongs to the library's source.
     variables = ["RUSTC_BOOTSTRAP=1", "CARGO_TARGET_DIR=/build/target", f"SOURCE_DATE_EPOCH={date}", flags]
