@@ -16,10 +16,10 @@ ENDS = {"deb": "deb", "rpm": "rpm", "apk": "apk", "archlinux": "pkg.tar.zst", "i
 SERVICES = {"deb": "systemd", "rpm": "systemd", "archlinux": "systemd", "apk": "openrc", "ipk": "openwrt"}
 # Units: those whose names belong to a package, those that are switched on with it, those that are started, and those that are stopped before it is removed.
 UNITS = {
-    "taut": {"UNITS": "taut.service 'taut@*.service'", "ENABLE": "taut.service taut-kill-switch.service", "START": "taut.service", "STOP": "taut.service 'taut@*.service' taut-dns.socket taut-kill-switch.service"},
+    "taut": {"UNITS": "taut.service 'taut@*.service'", "ENABLE": "taut.service taut-kill-switch.service", "START": "taut.service", "STOP": "taut.service 'taut@*.service' taut-dns.socket taut-kill-switch.service", "DISABLE": "taut.service taut@.service taut-kill-switch.service"},
     # Servers need settings before they can be of use.
-    "taut-relay": {"UNITS": "taut-relay.service", "ENABLE": "", "START": "", "STOP": "taut-relay.service"},
-    "taut-coordinator": {"UNITS": "taut-coordinator.service", "ENABLE": "", "START": "", "STOP": "taut-coordinator.service"},
+    "taut-relay": {"UNITS": "taut-relay.service", "ENABLE": "", "START": "", "STOP": "taut-relay.service", "DISABLE": "taut-relay.service"},
+    "taut-coordinator": {"UNITS": "taut-coordinator.service", "ENABLE": "", "START": "", "STOP": "taut-coordinator.service", "DISABLE": "taut-coordinator.service"},
 }
 
 

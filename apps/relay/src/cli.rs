@@ -277,6 +277,7 @@ fn serve(flags: &Flags) -> Result<(), Failed> {
     config.share = flags.rate;
     let descriptors = Descriptors::divide(raise_open_files(), Uses { channels: false, streams: flags.web.is_some() });
     config.web = web(flags, &descriptors)?;
+    let service = Service::connect(|name| std::env::var_os(name));
     // Everything is read, and no thread forwards yet.
     confine();
     let relay = RelayServer::start(&config).map_err(run_failed)?;
@@ -286,7 +287,6 @@ fn serve(flags: &Flags) -> Result<(), Failed> {
     report_ready(flags, &relay, address, &descriptors)?;
     let links = flags.coordinators.iter().map(|token| relay.connect(token.clone(), VERSION, flags.capacity));
     let links: Vec<_> = links.collect::<Result<_, _>>().map_err(run_failed)?;
-    let service = Service::connect(|name| std::env::var_os(name));
     service.ready(&format!("serves UDP port {}", relay.port()));
     wait_for_end(&signals, &switch, &service, &relay)?;
     service.stopping();
@@ -327,10 +327,10 @@ fn wait_for_end(signals: &Signals, switch: &LevelSwitch, service: &Service, rela
 }
 
 /// Gives up rights that a relay does not need: it runs no programs, writes no files and changes nothing of its host. What the kernel lacks is left out. Names of coordinators are
-/// looked up by libc, whose modules make calls that are not known here, so other calls are allowed; a service manager may confine it further.
+/// looked up by libc, whose modules make calls and ask programs that are not known here, so other calls and unix sockets are allowed; a service manager may confine it further.
 fn confine() {
     let files = || {
-        let mut rules = Ruleset::new()?;
+        let mut rules = Ruleset::of_files()?;
         rules.allow(Path::new("/"), Access::Read)?;
         rules.enter()
     };

@@ -71,8 +71,14 @@ fn kept_capabilities(config: &DaemonConfig) -> Vec<Capability> {
     // The ports of the settings may be below 1024, and a program that redirects packets by NetAdmin needs no right to listen. Lanes that start later are steered by
     // programs for the kernel.
     let mut kept = vec![Capability::NetAdmin, Capability::NetBindService, Capability::Bpf];
-    let is_own = |directory: &Path| fs::metadata(directory).is_ok_and(|found| found.uid() == effective_uid());
-    // Landlock bounds what it reaches.
+    // The way to the directory counts, too: one above it may belong to another user who lets nobody in. Landlock bounds what the capability reaches.
+    let is_open = |above: &Path| {
+        fs::metadata(above).is_ok_and(|found| found.uid() == effective_uid() || found.mode() & 0o001 != 0)
+    };
+    let is_own = |directory: &Path| {
+        let owned = fs::metadata(directory).is_ok_and(|found| found.uid() == effective_uid());
+        owned && fs::canonicalize(directory).is_ok_and(|path| path.ancestors().skip(1).all(is_open))
+    };
     if !own_directories(config).into_iter().all(is_own) {
         kept.push(Capability::DacOverride);
     }

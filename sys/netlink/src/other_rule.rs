@@ -81,7 +81,8 @@ pub(crate) fn read(message: Message<'_>) -> Result<Option<(u32, OtherRule)>, Mal
             abi::FRA_OIFNAME => rule.to = Some(parse::text(value)),
             abi::FRA_PROTOCOL if value == [ROUTE_PROTOCOL] => return Ok(None),
             abi::FRA_PROTOCOL | abi::FRA_TABLE | abi::FRA_FLOW | abi::FRA_PAD => {}
-            abi::FRA_SUPPRESS_IFGROUP | abi::FRA_SUPPRESS_PREFIXLEN => {}
+            // All bits set is none. A rule with one leads only some of its packets, which no condition of nftables tells.
+            abi::FRA_SUPPRESS_IFGROUP | abi::FRA_SUPPRESS_PREFIXLEN if parse::u32_at(value, 0)? == u32::MAX => {}
             _ => return Ok(None),
         }
     }
@@ -124,6 +125,8 @@ mod tests {
         assert_eq!(built(plain(24), udp), None);
         assert_eq!(built(plain(24), |request| from(request).attribute(abi::FRA_PROTOCOL, &[ROUTE_PROTOCOL])), None);
         assert_eq!(built(plain(0), |request| request.number(abi::FRA_PRIORITY, 7)), None);
+        let suppressed = |to: u32| move |request| from(request).number(abi::FRA_SUPPRESS_PREFIXLEN, to);
+        assert_eq!((built(plain(24), suppressed(0)), built(plain(24), suppressed(u32::MAX)).is_some()), (None, true));
         let mut inverted = plain(24);
         inverted[8..].copy_from_slice(&abi::FIB_RULE_INVERT.to_ne_bytes());
         let mut ends = plain(24);

@@ -16,13 +16,23 @@ const NAMESPACES: libc::c_int = libc::CLONE_NEWNS
 /// The bits of a socket's type that are no flags.
 const KIND: u32 = 0xf;
 
+/// Commands of `fcntl` that name who gets a signal about a descriptor, and which one: the kernel sends it to any process of the same user. `F_SETOWN` (of other processors, and of MIPS), `F_SETSIG` and
+/// `F_SETOWN_EX`, include/uapi/asm-generic/fcntl.h.
+const OWNERS: [u32; 4] = [8, 24, 10, 15];
+
+/// Requests of `ioctl` that do the same: `FIOSETOWN` and `SIOCSPGRP`, of other processors and of MIPS (asm/sockios.h).
+const OWNING: [u32; 4] = [0x8901, 0x8902, 0x8004_667c, 0x8004_7308];
+
+/// Protocols of sockets for the internet: the usual one of the kind, TCP and UDP. Others have large modules in the kernel, which a socket loads.
+const PROTOCOLS: [u32; 3] = [0, 6, 17];
+
 /// `BPF_PROG_LOAD`, include/uapi/linux/bpf.h.
 const LOAD_PROGRAM: u32 = 5;
 
 /// Sockets that may be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sockets {
-    /// TCP, UDP and the like over IPv4 and IPv6, and no raw ones.
+    /// TCP and UDP over IPv4 and IPv6.
     Internet,
     /// Routes, links and addresses, and packet filters: netlink's families `ROUTE` and `NETFILTER`.
     NetworkSettings,
@@ -35,6 +45,7 @@ impl Sockets {
             Self::Internet => vec![
                 Check::is(0, &[number(libc::AF_INET), number(libc::AF_INET6)]),
                 Check::masked(1, KIND, &[number(libc::SOCK_STREAM), number(libc::SOCK_DGRAM)]),
+                Check::is(2, &PROTOCOLS),
             ],
             Self::NetworkSettings => vec![
                 Check::is(0, &[number(libc::AF_NETLINK)]),
@@ -73,11 +84,13 @@ impl Filter {
         self.with_arguments(calls::MAPPINGS, &[vec![Check::lacks(2, libc::PROT_EXEC.cast_unsigned())]])
     }
 
-    /// Allows `ioctl`, except what types into a terminal: the shell behind it would run that.
+    /// Allows `ioctl` and `fcntl`, except what types into a terminal, whose shell would run that, and what has the kernel send signals to other processes.
     #[must_use]
     pub fn with_devices(self) -> Self {
-        let typing = [libc::TIOCSTI as u32, libc::TIOCLINUX as u32];
-        self.with_arguments(&[Call::new(libc::SYS_ioctl)], &[vec![Check::is_not(1, &typing)]])
+        let mut refused = vec![libc::TIOCSTI as u32, libc::TIOCLINUX as u32];
+        refused.extend(OWNING);
+        self.with_arguments(&[Call::new(libc::SYS_ioctl)], &[vec![Check::is_not(1, &refused)]])
+            .with_arguments(calls::CONTROL_OF_FILES, &[vec![Check::is_not(1, &OWNERS)]])
     }
 
     /// Allows threads to be named and to have precise timers, and the limits of this process to be read and changed.

@@ -60,10 +60,17 @@ pub const PROCESS: &[Call] = calls! {
 
 /// Files, once the process may reach them.
 pub const FILES: &[Call] = calls! {
-    SYS_read SYS_write SYS_readv SYS_writev SYS_close SYS_lseek SYS_fcntl SYS_fsync SYS_fdatasync SYS_ftruncate SYS_flock SYS_dup SYS_dup3
+    SYS_read SYS_write SYS_readv SYS_writev SYS_close SYS_lseek SYS_fsync SYS_fdatasync SYS_ftruncate SYS_flock SYS_dup SYS_dup3
     SYS_getdents64 SYS_openat SYS_mkdirat SYS_unlinkat SYS_renameat2 SYS_linkat SYS_fchmod SYS_fchmodat SYS_faccessat SYS_faccessat2
     SYS_readlinkat SYS_statx SYS_statfs SYS_fstatfs SYS_umask SYS_getcwd SYS_copy_file_range SYS_sendfile SYS_fstat
 };
+
+/// Control of descriptors, which is allowed with some commands only ([`crate::Filter::with_devices`]).
+pub(crate) const CONTROL_OF_FILES: &[Call] = &[
+    Call::new(libc::SYS_fcntl),
+    #[cfg(target_pointer_width = "32")]
+    Call::new(libc::SYS_fcntl64),
+];
 
 /// Sockets that exist. `socket` and `socketpair` are not among them.
 pub const SOCKETS: &[Call] = calls! {
@@ -116,7 +123,6 @@ pub const OLDER: &[Call] = &[
     Call::new(libc::SYS_epoll_wait),
     Call::new(libc::SYS_dup2),
     Call::new(libc::SYS__llseek),
-    Call::new(libc::SYS_fcntl64),
     Call::new(libc::SYS_ftruncate64),
     Call::new(libc::SYS_statfs64),
     Call::new(libc::SYS_fstatfs64),

@@ -7,6 +7,9 @@ use crate::calls::{self, Call};
 use crate::checked;
 use crate::program::{Check, Leaf, Verdict, assemble};
 
+/// First number of the system calls of x32, the 32-bit programs of x86-64 (`__X32_SYSCALL_BIT`, arch/x86/include/uapi/asm/unistd.h).
+const X32: u32 = 0x4000_0000;
+
 /// A list of system calls with their verdicts, for [`Filter::enter`]. A call that is not in it fails with `EPERM`, and one that is newer than this list with `ENOSYS`, as on
 /// a kernel without it: libraries then use an older one.
 #[derive(Clone, Default)]
@@ -77,6 +80,10 @@ impl Filter {
         let newer = calls::NEWEST + 1;
         leaves.retain(|(number, _)| *number < newer);
         leaves.push((newer, Leaf::Verdict(newer_calls)));
+        if cfg!(target_arch = "x86_64") && self.is_lenient {
+            // The same calls once more, for x32 programs: nothing that is refused may be reached by another number.
+            leaves.push((X32, Leaf::Verdict(Verdict::Refuse(libc::ENOSYS))));
+        }
         // A call right behind another begins where that one's end was noted.
         leaves.dedup_by(|later, earlier| {
             later.0 == earlier.0 && {
@@ -129,7 +136,11 @@ mod tests {
         let leaves = Filter::lenient().with(&[Call::new(libc::SYS_mount)], Verdict::Refuse(libc::EPERM)).leaves();
         let mount = Call::new(libc::SYS_mount).number();
         let (allow, refuse) = (Leaf::Verdict(Verdict::Allow), Leaf::Verdict(Verdict::Refuse(libc::EPERM)));
-        assert_eq!(leaves, [(0, allow.clone()), (mount, refuse), (mount + 1, allow)]);
+        let mut wanted = vec![(0, allow.clone()), (mount, refuse), (mount + 1, allow)];
+        if cfg!(target_arch = "x86_64") {
+            wanted.push((X32, Leaf::Verdict(Verdict::Refuse(libc::ENOSYS))));
+        }
+        assert_eq!(leaves, wanted);
     }
 
     /// Runs this test's own program again with a variable, because a filter stays.

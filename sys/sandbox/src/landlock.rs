@@ -99,19 +99,31 @@ pub struct Ruleset {
 }
 
 impl Ruleset {
-    /// Begins a list that allows nothing.
+    /// Begins a list that allows nothing, neither files nor, as far as the kernel knows these rights, unix sockets and signals to other processes.
     ///
     /// # Errors
     /// `ENOSYS` or `EOPNOTSUPP` if the kernel was built or started without Landlock (Linux 5.13).
     pub fn new() -> io::Result<Self> {
+        Self::about(RESOLVE_UNIX, SCOPES)
+    }
+
+    /// The same for files alone, for a program whose libraries ask others over unix sockets.
+    ///
+    /// # Errors
+    /// As [`Ruleset::new`].
+    pub fn of_files() -> io::Result<Self> {
+        Self::about(0, 0)
+    }
+
+    fn about(sockets: u64, scopes: u64) -> io::Result<Self> {
         // SAFETY: no pointers but null, which this flag asks for.
         let version = checked(unsafe {
             libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<Handled>(), 0_usize, CREATE_VERSION)
         })?;
         let version = u32::try_from(version).unwrap_or(1);
         let since = |first: u32, rights: u64| if version >= first { rights } else { 0 };
-        let files = FIRST | since(2, REFER) | since(3, TRUNCATE) | since(5, IOCTL_DEV) | since(9, RESOLVE_UNIX);
-        let handled = Handled { files, ports: 0, scopes: since(6, SCOPES) };
+        let files = FIRST | since(2, REFER) | since(3, TRUNCATE) | since(5, IOCTL_DEV) | since(9, sockets);
+        let handled = Handled { files, ports: 0, scopes: since(6, scopes) };
         // SAFETY: `handled` lives across the call, and the size is its own.
         let rules = checked(unsafe {
             libc::syscall(libc::SYS_landlock_create_ruleset, &raw const handled, size_of::<Handled>(), 0_u32)

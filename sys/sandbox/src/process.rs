@@ -28,9 +28,9 @@ pub fn no_new_privileges() -> io::Result<()> {
 pub fn no_core_dumps() -> io::Result<()> {
     let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `none` lives across the call, which only reads it.
-    checked(unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) }.into())?;
+    let limit = checked(unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) }.into()).map(drop);
     // A limit of zero does not keep a dump from a program in /proc/sys/kernel/core_pattern, and this does (man 5 core).
-    set(libc::PR_SET_DUMPABLE, 0)
+    set(libc::PR_SET_DUMPABLE, 0).and(limit)
 }
 
 /// Keeps all memory of the process, now and later, out of swap. Only pages that are used take memory, as before (`MCL_ONFAULT`, Linux 4.4).

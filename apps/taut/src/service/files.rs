@@ -126,7 +126,7 @@ pub(super) fn links(manager: Manager, network: Option<&str>) -> Vec<(String, Str
         ],
         // As `/etc/init.d/taut enable` makes them, from START and STOP of the script.
         (Manager::Procd, _) => {
-            vec![link("/etc/rc.d/S21taut", "../init.d/taut"), link("/etc/rc.d/K89taut", "../init.d/taut")]
+            vec![link("/etc/rc.d/S18taut", "../init.d/taut"), link("/etc/rc.d/K89taut", "../init.d/taut")]
         }
     }
 }

@@ -2,12 +2,16 @@
 
 use std::io::ErrorKind;
 use std::sync::Arc;
+use std::time::Duration;
 
 use taut_base::Time;
 use taut_event::ServiceManager;
 
 use super::Daemon;
 use crate::api::NodeState;
+
+/// Time after which a sign of life is sent again for which the manager had no room, 1 s.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// What the status line depends on.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,7 +45,10 @@ impl Service {
     /// Sends a message. Returns true if it need not be sent again.
     fn tell(&mut self, message: &str) -> bool {
         match self.manager.as_ref().map(|manager| manager.tell(message)) {
-            Some(Err(error)) if error.kind() == ErrorKind::WouldBlock => false,
+            // Its socket is gone. Any other error, such as one for want of memory, may pass.
+            Some(Err(error)) if !matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotConnected) => {
+                false
+            }
             Some(Err(_)) => {
                 (self.manager, self.due) = (None, None);
                 true
@@ -72,8 +79,9 @@ impl Daemon {
         if let Some(interval) = watchdog
             && self.service.due.is_none_or(|due| due <= now)
         {
-            self.service.due = Some(now + interval);
-            self.service.tell("WATCHDOG=1");
+            // A message that the manager has no room for is sent again soon: the next one would come when its patience ends.
+            let is_told = self.service.tell("WATCHDOG=1");
+            self.service.due = self.service.manager.as_ref().map(|_| now + if is_told { interval } else { AGAIN });
         }
     }
 

@@ -48,7 +48,11 @@ fn ask_for(what: u8) -> Option<io::Result<UnixStream>> {
 impl Control {
     fn ask_for(&mut self, what: u8) -> io::Result<UnixStream> {
         while self.owed > 0 {
-            receive_descriptor(&self.stream)?;
+            // Whoever asked first has waited already, and the others, among them the daemon's main thread, do not.
+            self.stream.set_nonblocking(true)?;
+            let late = receive_descriptor(&self.stream);
+            self.stream.set_nonblocking(false)?;
+            late?;
             self.owed -= 1;
         }
         send_descriptor(&self.stream, what, None)?;

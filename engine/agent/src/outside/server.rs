@@ -19,6 +19,8 @@ const SERVICE: &str = "/run/taut-dns-helper.sock";
 /// Questions at once, 192: an exit node asks for the host's servers for each of 128 questions of its peers, and one is asked per coordinator and relay that is dialled. Others
 /// are refused.
 const MOST_QUESTIONS: usize = 192;
+/// Helpers at once, 2: one that ends, and its successor. The daemon has one.
+const MOST_HELPERS: usize = 2;
 /// Longest wait for the rest of a question, 10 s: a busy host takes a while between two steps of the daemon.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Stack of a thread that answers, 1 MiB: libc's resolver and its modules take 100 KiB and more. Only what is used takes memory.
@@ -95,24 +97,39 @@ pub fn run_outside(program: &Path) -> io::Result<()> {
     // Anything but a socket has no address.
     daemon.local_addr()?;
     let mut launch = HelperLaunch::new(program);
-    let questions = Arc::new(());
+    let (questions, helpers) = (Arc::new(()), Arc::new(()));
     loop {
         let answer = match receive_descriptor(&daemon) {
-            Ok((HELPER, _)) => launch.start().map(|(child, socket)| {
-                // Its end frees its number. The daemon sees it by the socket.
-                child.map(|mut child| thread::Builder::new().stack_size(WAITING_STACK).spawn(move || child.wait()));
-                socket
-            }),
+            Ok((HELPER, _)) => helper(&mut launch, &helpers),
             Ok((QUESTION, _)) => question(&questions),
             Ok(_) => Err(io::Error::from(io::ErrorKind::InvalidInput)),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             Err(error) => return Err(error),
         };
         match answer {
-            Ok(socket) => send_descriptor(&daemon, 0, Some(socket.as_fd()))?,
+            Ok(socket) => send_descriptor(&daemon, 0, Some(socket.as_fd()))
+                // The kernel may have no room for a descriptor on its way: that ends one question, and not all.
+                .or_else(|error| send_descriptor(&daemon, code(&error), None))?,
             Err(error) => send_descriptor(&daemon, code(&error), None)?,
         }
     }
+}
+
+/// Starts a helper, unless there are enough: `helpers` is held once more for each.
+fn helper(launch: &mut HelperLaunch, helpers: &Arc<()>) -> io::Result<UnixStream> {
+    if Arc::strong_count(helpers) > MOST_HELPERS {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    let (child, socket) = launch.start()?;
+    if let Some(mut child) = child {
+        let place = Arc::clone(helpers);
+        // Its end frees its number. The daemon sees it by the socket.
+        thread::Builder::new().stack_size(WAITING_STACK).spawn(move || {
+            let _ = child.wait();
+            drop(place);
+        })?;
+    }
+    Ok(socket)
 }
 
 /// Returns the number of an error, which is never 0.

@@ -199,7 +199,9 @@ impl Resolver {
             while (&stream).read(&mut [0; 512])? > 0 {}
             Ok(())
         };
-        if let Some(child) = self.child.as_mut().filter(|_| wait().is_ok()) {
+        // It may be a child of another process, or of none.
+        let has_ended = wait().is_ok();
+        if let Some(child) = self.child.as_mut().filter(|_| has_ended) {
             let _ = child.wait();
         }
     }

@@ -62,10 +62,11 @@ pub fn run_helper() -> io::Result<()> {
         }
         let has_ended = helper.read().is_err();
         if has_ended || end.is_some_and(|end| Instant::now() >= end) {
-            helper.undo();
+            // First: putting a resolver back may take seconds, and the next daemon of this host would lose its rules then.
             if has_ended {
                 helper.remove_exit_rules();
             }
+            helper.undo();
             return Ok(());
         }
         helper.take_changes(Instant::now());
