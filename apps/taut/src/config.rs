@@ -49,12 +49,15 @@ struct Shown {
 }
 
 pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
-    match words.next()? {
-        Some(Word::Value(word)) if word == "check" => {}
-        Some(other) => return Err(unexpected(&other)),
-        None => return Err(Fault::usage("say what to do: `taut config check`")),
-    }
     let (mut flags, mut json) = (DaemonFlags::from_environment(), false);
+    loop {
+        match words.next()? {
+            Some(Word::Value(word)) if word == "check" => break,
+            Some(Word::Flag(flag)) if flag == "--json" => json = true,
+            Some(other) => return Err(unexpected(&other)),
+            None => return Err(Fault::usage("say what to do: `taut config check`")),
+        }
+    }
     while let Some(word) = words.next()? {
         match &word {
             Word::Flag(flag) if flag == "--json" => json = true,
