@@ -110,6 +110,9 @@ def cargo(target, date, programs, panic):
     # The C library comes from zig, and not with Rust's standard library, which Debian has for this host's processor only. A panic that aborts unwinds no stack, so tables
     # for that are dead weight: a tenth of the node.
     options = "-C link-self-contained=no" + (" -C force-unwind-tables=no" if panic == "abort" else "")
+    if target.name.startswith("mips"):
+        # At another address than that of the link, a daemon of these targets writes to its own first page and ends (seen under qemu with zig's linker).
+        options += " -C relocation-model=static"
     flags = f"CARGO_TARGET_{target.rust.upper().replace('-', '_')}_RUSTFLAGS={options}"
     words = ["--release", "--locked", "--offline", "--quiet", "--target", target.rust, f"-Zbuild-std=std,panic_{panic}", "--config", f'profile.release.panic="{panic}"']
     chosen = [word for program in programs for word in ("-p", program.crate)]
