@@ -49,13 +49,26 @@ def units(program):
     return found
 
 
+# Where the node's files for procd go, by the ends of their names, and their modes. Those for OpenRC are laid out as below /etc.
+PROCD = {
+    "taut.init": ("/etc/init.d/taut", 0o755),
+    "taut.config": ("/etc/config/taut", 0o644),
+    "taut.toml": ("/etc/taut/taut.toml", 0o644),
+    "taut.keep": ("/lib/upgrade/keep.d/taut", 0o644),
+    "taut.firewall": ("/etc/uci-defaults/70-taut", 0o755),
+}
+
+
 def scripts_of_services(program, system):
-    """Returns {path in the package: (text, mode)} of the scripts for OpenRC or procd: folders of dist/ are laid out as on the host."""
+    """Returns {path in the package: (text, mode)} of the scripts for OpenRC or procd."""
     base, found = SOURCE / "dist" / system, {}
     for file in sorted(base.rglob("*")):
         if file.is_file() and owner_of(file, base) == program.name:
             text = file.read_text(encoding="utf-8").replace("/usr/local/bin/", "/usr/bin/")
-            found[f"/{file.relative_to(base)}"] = (text, 0o755 if "init.d" in file.parts else 0o644)
+            path, mode = f"/etc/{file.relative_to(base)}", 0o755 if "init.d" in file.parts else 0o644
+            if system == "openwrt":
+                path, mode = PROCD[file.name]
+            found[path] = (text, mode)
     return found
 
 
@@ -72,7 +85,7 @@ def contents(program, kind, binary, manuals, licences, stage):
     system = SERVICES[kind]
     given = {path: (text, 0o644) for path, text in units(program).items()} if system == "systemd" else scripts_of_services(program, system)
     for path, (text, mode) in given.items():
-        found.append(entry(write(stage, path, text), path, mode, is_setting=path.startswith("/etc/config/")))
+        found.append(entry(write(stage, path, text), path, mode, is_setting=path.startswith(("/etc/config/", "/etc/conf.d/", "/etc/taut/"))))
     if kind == "ipk":
         # Flash is scarce: the licences of libraries are beside the packages, in licences-*.txt.
         return [*found, entry(SOURCE / "LICENSE", f"/usr/share/licenses/{program.name}/LICENSE")]
