@@ -16,7 +16,7 @@ const LARGEST: u64 = 256 << 10;
 const MOST_PROBLEMS: usize = 20;
 /// Names in the file that are no settings: where the daemon's files are.
 pub(crate) const PLACES: [&str; 2] = ["state", "socket"];
-/// The file that is none at all: with it, a file in the usual place is not read.
+/// The name that means "no configuration file": with `--config /dev/null`, the file in the usual place is not read either.
 const NONE: &str = "/dev/null";
 
 /// A value of the file.

@@ -205,7 +205,7 @@ impl DaemonFlags {
 
     /// Takes the configuration file that the user names, with the places in it. Places of another file do not hold then.
     fn take_config(&mut self, path: PathBuf) {
-        // What is wrong with the file is told when all of it is read.
+        // A faulty file counts as empty here; `resolve` reads it again and reports its faults.
         let file = ConfigFile::read(Some(&path)).unwrap_or_default();
         let usual = Self { config: None, ..Self::new() };
         let places = [(&mut self.state, usual.state, "state"), (&mut self.socket, usual.socket, "socket")];
@@ -280,7 +280,7 @@ pub(crate) struct Resolved {
     pub(crate) file: ConfigFile,
     /// Where the state directory and the socket come from.
     pub(crate) sources: [&'static str; 2],
-    /// What is ignored, for the user.
+    /// Sentences for the user about settings that have no effect.
     pub(crate) notes: Vec<String>,
 }
 

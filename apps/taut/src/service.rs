@@ -60,9 +60,9 @@ struct Done {
     schema: u32,
     manager: Manager,
     service: String,
-    /// What was done, in its order.
+    /// The changes that were made, in order.
     steps: Vec<Step>,
-    /// What the user may want to do next.
+    /// Commands for the user to run next, each with its purpose.
     hints: Vec<String>,
 }
 

@@ -51,7 +51,7 @@ pub struct TomlEntry {
 pub struct TomlProblem {
     /// Where it is wrong.
     pub at: TextPlace,
-    /// What is wrong, and what to write instead.
+    /// A sentence that names the fault and a right way to write it.
     pub what: String,
 }
 

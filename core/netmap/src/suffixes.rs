@@ -22,7 +22,7 @@ const EXCEPTIONS: [&str; 8] = [
 /// Returns true if a domain of two or more labels, in lower case, is a public suffix.
 pub(crate) fn is_public_suffix(domain: &str) -> bool {
     let Some((_, parent)) = domain.split_once('.') else { return false };
-    // What is above a wildcard (`*.sch.uk`) has no single owner either. An exception (`!www.ck`) is no suffix although the rule `*.ck` says so.
+    // The rule `*.sch.uk` makes a suffix of `sch.uk` itself, too: its subdomains have different owners. The exception `!www.ck` removes `www.ck` from those of the rule `*.ck`.
     is_rule(["", domain]) || is_rule(["*.", domain]) || (is_rule(["*.", parent]) && !EXCEPTIONS.contains(&domain))
 }
 

@@ -8,7 +8,7 @@ use crate::message::NetlinkRequest;
 use crate::parse::{self, Malformed, Message};
 use crate::request::Netlink;
 use crate::route::ROUTE_PROTOCOL;
-use crate::rule::FIXED_LEN;
+use crate::rule::{FIXED_LEN, header};
 
 /// A routing rule of another program that has some packets ask a table: those that fulfil all of its conditions. It has at least one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,15 +56,7 @@ impl Netlink {
 
 /// Returns the rule in a message with its priority, if it is another program's and of the described kind.
 pub(crate) fn read(message: Message<'_>) -> Result<Option<(u32, OtherRule)>, Malformed> {
-    if message.kind != abi::RTM_NEWRULE {
-        return Ok(None);
-    }
-    let fixed = message.payload.get(..FIXED_LEN).ok_or(Malformed("rule"))?;
-    let ipv4 = match fixed[0] {
-        abi::AF_INET => true,
-        abi::AF_INET6 => false,
-        _ => return Ok(None),
-    };
+    let Some((fixed, ipv4)) = header(&message)? else { return Ok(None) };
     // The type of service is a condition, too.
     let is_plain =
         fixed[3] == 0 && fixed[7] == abi::FR_ACT_TO_TBL && parse::u32_at(fixed, 8)? & abi::FIB_RULE_INVERT == 0;

@@ -154,8 +154,8 @@ struct Attributes {
     ports: (Option<u16>, Option<u16>),
 }
 
-/// The rule in a message, if it carries [`ROUTE_PROTOCOL`] and is of a kind that this crate makes.
-pub(crate) fn read(message: Message<'_>) -> Result<Option<RoutingRule>, Malformed> {
+/// Returns the fixed part of a message about a rule, and whether the rule is for IPv4; `None` for other messages and other families.
+pub(crate) fn header<'a>(message: &Message<'a>) -> Result<Option<(&'a [u8], bool)>, Malformed> {
     if message.kind != abi::RTM_NEWRULE {
         return Ok(None);
     }
@@ -165,6 +165,12 @@ pub(crate) fn read(message: Message<'_>) -> Result<Option<RoutingRule>, Malforme
         abi::AF_INET6 => false,
         _ => return Ok(None),
     };
+    Ok(Some((fixed, ipv4)))
+}
+
+/// The rule in a message, if it carries [`ROUTE_PROTOCOL`] and is of a kind that this crate makes.
+pub(crate) fn read(message: Message<'_>) -> Result<Option<RoutingRule>, Malformed> {
+    let Some((fixed, ipv4)) = header(&message)? else { return Ok(None) };
     let mut found = Attributes { table: u32::from(fixed[4]), ..Attributes::default() };
     for attribute in parse::attributes(&message.payload[FIXED_LEN..]) {
         let (kind, value) = attribute?;

@@ -100,6 +100,7 @@ impl Filter {
 mod tests {
     use std::fs;
     use std::net::UdpSocket;
+    use std::os::fd::AsRawFd;
     use std::os::unix::net::UnixStream;
     use std::process::Command;
 
@@ -174,6 +175,7 @@ mod tests {
             .with_threads()
             .with(&[Call::new(libc::SYS_mkdirat)], Verdict::Refuse(libc::EXDEV))
             .with(calls::ATTACKS, Verdict::Kill)
+            .with_devices()
             .with_sockets(&[Sockets::Internet]);
         #[cfg(target_arch = "x86_64")]
         let ordinary = ordinary.with(&[Call::new(libc::SYS_mkdir)], Verdict::Refuse(libc::EXDEV));
@@ -182,7 +184,21 @@ mod tests {
         assert_eq!(earlier.join().unwrap(), Err(Some(libc::EXDEV)), "a thread from before has the filter");
         let later = std::thread::spawn(|| UnixStream::pair().map(drop).map_err(|error| error.raw_os_error()));
         assert_eq!(later.join().unwrap(), Err(Some(libc::EPERM)), "and one that came after");
-        UdpSocket::bind("127.0.0.1:0").unwrap();
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        // SAFETY: no pointers.
+        let owned = unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_SETOWN, libc::getppid()) };
+        assert_eq!(
+            (owned, io::Error::last_os_error().raw_os_error()),
+            (-1, Some(libc::EPERM)),
+            "a signal for the parent"
+        );
+        let parent = std::os::unix::process::parent_id();
+        // SAFETY: `parent` lives across the call, which only reads it.
+        let owned = unsafe { libc::ioctl(socket.as_raw_fd(), 0x8901, &raw const parent) };
+        assert_eq!((owned, io::Error::last_os_error().raw_os_error()), (-1, Some(libc::EPERM)), "the same by ioctl");
+        // SAFETY: no pointers.
+        let flags = unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_GETFL) };
+        assert!(flags >= 0, "other commands are allowed");
         // SAFETY: no pointers.
         let raw = unsafe { libc::socket(libc::AF_INET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, libc::IPPROTO_ICMP) };
         assert_eq!((raw, io::Error::last_os_error().raw_os_error()), (-1, Some(libc::EPERM)));

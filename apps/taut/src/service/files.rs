@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::below;
 use super::manager::Manager;
 
-/// What tells the files that `taut service install` wrote from others.
+/// First line of each file that `taut service install` writes. A file without this line belongs to somebody else, and is neither replaced nor removed.
 pub(super) const MARK: &str = "# Written by `taut service install`";
 /// The path of the program in the files of `dist/`: systemd and OpenRC, and OpenWrt.
 const PROGRAMS: [&str; 2] = ["/usr/local/bin/taut", "PROGRAM=/usr/bin/taut"];
@@ -18,7 +18,7 @@ const PROGRAMS: [&str; 2] = ["/usr/local/bin/taut", "PROGRAM=/usr/bin/taut"];
 const SCRIPT: u32 = 0o755;
 const PLAIN: u32 = 0o644;
 
-/// Who installed a service.
+/// The origin of an installed service, as `taut service status` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Origin {
@@ -36,7 +36,7 @@ pub(super) struct ServiceFile {
     pub(super) is_config: bool,
 }
 
-/// What became of a file.
+/// The result of writing one file.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Written {
     New,

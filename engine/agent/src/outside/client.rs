@@ -61,6 +61,9 @@ impl Control {
         self.owed -= 1;
         match answer {
             (0, Some(socket)) => Ok(UnixStream::from(socket)),
+            (0, None) => {
+                Err(io::Error::other("the answer came without its socket: this process may have too many open files"))
+            }
             (error, _) => Err(io::Error::from_raw_os_error(error.into())),
         }
     }

@@ -217,6 +217,21 @@ mod tests {
     }
 
     #[test]
+    fn helpers_at_once_are_bounded() {
+        // A program that writes until nobody reads: it ends when its socket is closed, as a helper does.
+        let mut launch = HelperLaunch::new(Path::new("/usr/bin/yes"));
+        launch.always_spawn();
+        let helpers = Arc::new(());
+        let open: Vec<UnixStream> = (0..MOST_HELPERS).map(|_| helper(&mut launch, &helpers).unwrap()).collect();
+        assert_eq!(helper(&mut launch, &helpers).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        drop(open);
+        while Arc::strong_count(&helpers) > 1 {
+            thread::yield_now();
+        }
+        helper(&mut launch, &helpers).unwrap();
+    }
+
+    #[test]
     fn questions_at_once_are_bounded() {
         let questions = Arc::new(());
         let open: Vec<UnixStream> = (0..MOST_QUESTIONS).map(|_| question(&questions).unwrap()).collect();
