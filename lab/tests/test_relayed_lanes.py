@@ -103,7 +103,7 @@ def test_lanes_open_under_load_through_a_relay_and_are_given_back(behind):
     probes = _probes(one, two, flows=2, burst=4)
     transfers = [Transfer(one.host, two.host, address) for address in (two.ipv4, two.ipv6) for _ in range(_HEAVY // 2)]
     try:
-        status = one.wait_for(lambda status: one.peer(two.name, status)["session"]["lanes_in_use"] > 1, "lanes to open", 3 * _PATIENCE_S)
+        status = one.wait_for(lambda status: one.peer(two.name, status)["session"]["lanes_in_use"] > 1, "lanes to open", 10 * _PATIENCE_S)
         assert one.peer(two.name, status)["path"]["kind"] == "relayed"
     finally:
         for transfer in transfers:
