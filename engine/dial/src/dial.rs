@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use rustls::RootCertStore;
 use taut_base::{SAFE_PACKET, SOCKET_MARK};
 use taut_event::{Waker, connect_tcp};
 
@@ -15,6 +14,7 @@ use crate::broken::Broken;
 use crate::names::resolve;
 use crate::sealed_channel::{ChannelTarget, SealedChannel};
 use crate::stream::Stream;
+use crate::tls::Authorities;
 use crate::url::Url;
 
 /// Time limit for connecting to one address.
@@ -155,7 +155,7 @@ pub fn connect(address: SocketAddr, url: &Url, cancel: &Cancel) -> Result<Stream
 
 /// Connects to the first address of the URL's host that answers. The stream blocks, with a timeout. With `authorities`, the certificate of an https server has to
 /// be valid for the host.
-pub(crate) fn connect_verified(url: &Url, authorities: Option<&RootCertStore>) -> Result<Stream, Broken> {
+pub(crate) fn connect_verified(url: &Url, authorities: Option<&Authorities>) -> Result<Stream, Broken> {
     let mut last = Broken(String::from("its name has no address"));
     for address in resolve(&url.host, url.port, &[])? {
         let connected = connect_tcp(address, SAFE_PACKET, CONNECT_TIMEOUT, SOCKET_MARK).and_then(|socket| {

@@ -1,17 +1,13 @@
 //! One short answer of a server by HTTP, such as a coordinator's public key. This is the only place where certificates are checked: the key is not known yet, so the
 //! certificate authorities of the host authenticate it once.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, UnixTime};
-use rustls::{CertificateError, RootCertStore};
-use taut_base::format_time;
-
 use crate::broken::Broken;
 use crate::dial::connect_verified;
+use crate::tls::{authorities, explain};
 use crate::url::Url;
 
 /// Longest time for the whole answer, 30 s: each read has a timeout of its own, which a server could use up for every byte.
@@ -59,21 +55,6 @@ pub fn fetch(url: &Url, path: &str, files: &[&Path]) -> Result<Vec<u8>, Broken> 
     body(&answer).ok_or_else(|| Broken(String::from("its answer is not that of a coordinator")))
 }
 
-/// Returns an error as text for the user. A certificate that is not valid now is told with both times, because this host's clock may be the one that is wrong.
-fn explain(error: &io::Error) -> Broken {
-    let time = |time: &UnixTime| format_time(Duration::from_secs(time.as_secs())).replace(".000Z", "Z");
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    Broken(match inner {
-        Some(rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { time: now, not_after })) => {
-            format!("its certificate ended at {}, and this host's clock says {}", time(not_after), time(now))
-        }
-        Some(rustls::Error::InvalidCertificate(CertificateError::NotValidYetContext { time: now, not_before })) => {
-            format!("its certificate begins at {}, and this host's clock says {}", time(not_before), time(now))
-        }
-        _ => error.to_string(),
-    })
-}
-
 /// Returns the JSON object in a successful answer.
 fn body(answer: &[u8]) -> Option<Vec<u8>> {
     let text = str::from_utf8(answer).ok()?;
@@ -82,20 +63,6 @@ fn body(answer: &[u8]) -> Option<Vec<u8>> {
     // A proxy may send the body in chunks, and then chunk lengths surround the object.
     let object = body.get(body.find('{')?..=body.rfind('}')?)?;
     (status == "200").then(|| object.as_bytes().to_vec())
-}
-
-fn authorities(files: &[&Path]) -> Result<RootCertStore, Broken> {
-    let mut store = RootCertStore::empty();
-    let Some(file) = files.iter().find(|file| file.exists()) else {
-        return Err(Broken(String::from("this host has no file with certificate authorities")));
-    };
-    let certificates = CertificateDer::pem_file_iter(file)
-        .map_err(|error| Broken(format!("{} cannot be read: {error}", file.display())))?;
-    store.add_parsable_certificates(certificates.filter_map(Result::ok));
-    match store.is_empty() {
-        true => Err(Broken(format!("{} has no certificate authority", file.display()))),
-        false => Ok(store),
-    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@
 //!
 //! - [`fetch()`] returns a short answer of a server whose key is not pinned yet, and checks its certificate.
 //!
+//! Without the feature `tls`, https URLs are refused.
+//!
 //! Not supported: HTTP proxies; certificate checks of channels, where the pinned key decides.
 
 mod backoff;
@@ -20,6 +22,11 @@ mod names;
 mod random;
 mod sealed_channel;
 mod stream;
+#[cfg(feature = "tls")]
+mod tls;
+#[cfg(not(feature = "tls"))]
+#[path = "no_tls.rs"]
+mod tls;
 mod url;
 
 pub use backoff::Backoff;

@@ -1,19 +1,12 @@
 //! The byte stream below the channel: TCP, with TLS for https URLs.
 
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::Arc;
-
-use rustls::client::Resumption;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::CryptoProvider;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme, StreamOwned};
 
 use taut_base::SOCKET_MARK;
 
+use crate::tls::{self, Authorities, Secured};
 use crate::url::Url;
 
 /// Limit on the bytes received during the handshakes of TLS, HTTP and the channel, 256 KiB. Their largest messages are a chain of certificates and an HTTP
@@ -31,7 +24,7 @@ pub struct Stream {
 
 enum StreamKind {
     Plain(Socket),
-    Secure(Box<StreamOwned<ClientConnection, Socket>>),
+    Secure(Box<Secured<Socket>>),
 }
 
 /// A socket with a read budget per turn.
@@ -82,15 +75,11 @@ impl Stream {
     }
 
     /// Wraps a connected socket. With `authorities`, the server's certificate has to be valid for the URL's host; see [`crate::fetch()`].
-    pub(crate) fn with_trust(tcp: TcpStream, url: &Url, authorities: Option<RootCertStore>) -> io::Result<Self> {
+    pub(crate) fn with_trust(tcp: TcpStream, url: &Url, authorities: Option<Authorities>) -> io::Result<Self> {
         let socket = Socket { tcp, left: HANDSHAKES, has_turns: false, total: 0 };
-        let kind = if url.secure {
-            let name = ServerName::try_from(url.host.clone()).map_err(io::Error::other)?;
-            let connection =
-                ClientConnection::new(Arc::new(tls_config(authorities)?), name).map_err(io::Error::other)?;
-            StreamKind::Secure(Box::new(StreamOwned::new(connection, socket)))
-        } else {
-            StreamKind::Plain(socket)
+        let kind = match url.secure {
+            true => StreamKind::Secure(Box::new(tls::secure(socket, &url.host, authorities)?)),
+            false => StreamKind::Plain(socket),
         };
         Ok(Self { kind, received: 0 })
     }
@@ -175,67 +164,5 @@ impl Write for Stream {
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket().as_fd()
-    }
-}
-
-fn tls_config(authorities: Option<RootCertStore>) -> io::Result<ClientConfig> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let verifier = Arc::new(AnyCertificate(Arc::clone(&provider)));
-    let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(io::Error::other)?;
-    let mut config = match authorities {
-        Some(authorities) => builder.with_root_certificates(authorities).with_no_client_auth(),
-        None => builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth(),
-    };
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    // A channel lasts for days, so resumption tickets would cost memory and save nothing.
-    config.resumption = Resumption::disabled();
-    Ok(config)
-}
-
-/// Accepts every certificate. TLS serves to pass proxies and firewalls, not to establish trust: the channel inside is `Noise_IK` to the pinned key (protocol.md 8), and
-/// the TLS endpoint sees only encrypted messages. Therefore a node connects without certificate authorities, without a correct clock, and to a server whose
-/// certificate has expired (fault N10).
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl fmt::Debug for AnyCertificate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AnyCertificate")
-    }
-}
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
     }
 }

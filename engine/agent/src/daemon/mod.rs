@@ -17,6 +17,10 @@
 mod confined;
 mod kill_switch;
 mod leave;
+#[cfg(feature = "portmap")]
+mod mapped;
+#[cfg(not(feature = "portmap"))]
+#[path = "unmapped.rs"]
 mod mapped;
 mod names;
 mod news;

@@ -20,7 +20,9 @@ pub(crate) struct Kind {
 
 macro_rules! kinds {
     ($($constant:ident $area:ident $level:ident $event:literal $message:literal [$($field:literal)*])*) => {
-        $(pub(crate) static $constant: Kind = Kind {
+        $(
+        #[cfg_attr(not(feature = "portmap"), allow(dead_code, reason = "a build without port mappings never tells of them"))]
+        pub(crate) static $constant: Kind = Kind {
             area: Area::$area,
             level: Level::$level,
             event: $event,

@@ -1,0 +1,61 @@
+//! What stands for TLS in a program without it (the feature `tls`): https URLs are refused with words.
+
+use std::convert::Infallible;
+use std::io::{self, ErrorKind, Read, Write};
+use std::path::Path;
+
+use crate::broken::Broken;
+
+/// The reason of every refusal here. An http URL is no less safe for a channel: it is sealed by itself, to the pinned key (protocol.md 8).
+const MISSING: &str = "this taut was built without TLS, as for small routers, so it reaches no https URL: have the coordinator listen for http, too, whose \
+                       channels are as safe, and pin its key; or install the full package";
+
+/// A stream with TLS, which no program with this module ever has.
+pub(crate) struct Secured<S> {
+    never: Infallible,
+    socket: S,
+}
+
+/// Who may certify a server: nobody.
+pub(crate) type Authorities = Infallible;
+
+/// Refuses.
+pub(crate) fn secure<S>(_: S, _: &str, _: Option<Authorities>) -> io::Result<Secured<S>> {
+    Err(io::Error::new(ErrorKind::Unsupported, MISSING))
+}
+
+/// Refuses.
+pub(crate) fn authorities(_: &[&Path]) -> Result<Authorities, Broken> {
+    Err(Broken(String::from(MISSING)))
+}
+
+/// Returns an error as text for the user.
+pub(crate) fn explain(error: &io::Error) -> Broken {
+    Broken(error.to_string())
+}
+
+impl<S> Secured<S> {
+    pub(crate) fn get_ref(&self) -> &S {
+        &self.socket
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut S {
+        &mut self.socket
+    }
+}
+
+impl<S> Read for Secured<S> {
+    fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
+        match self.never {}
+    }
+}
+
+impl<S> Write for Secured<S> {
+    fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+        match self.never {}
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self.never {}
+    }
+}

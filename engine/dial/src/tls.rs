@@ -1,0 +1,129 @@
+//! TLS below a channel of an https URL, and the certificate authorities of the host.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustls::client::Resumption;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    StreamOwned,
+};
+
+use taut_base::format_time;
+
+use crate::broken::Broken;
+
+/// A stream with TLS on a socket.
+pub(crate) type Secured<S> = StreamOwned<ClientConnection, S>;
+/// Who may certify a server.
+pub(crate) type Authorities = RootCertStore;
+
+/// Wraps a connected socket. The handshake begins with the first write. With `authorities`, the server's certificate has to be valid for `host`.
+pub(crate) fn secure<S: Read + Write>(
+    socket: S,
+    host: &str,
+    authorities: Option<Authorities>,
+) -> io::Result<Secured<S>> {
+    let name = ServerName::try_from(String::from(host)).map_err(io::Error::other)?;
+    let connection = ClientConnection::new(Arc::new(tls_config(authorities)?), name).map_err(io::Error::other)?;
+    Ok(StreamOwned::new(connection, socket))
+}
+
+/// Returns the certificate authorities in the first of the files that exists.
+pub(crate) fn authorities(files: &[&Path]) -> Result<RootCertStore, Broken> {
+    let mut store = RootCertStore::empty();
+    let Some(file) = files.iter().find(|file| file.exists()) else {
+        return Err(Broken(String::from("this host has no file with certificate authorities")));
+    };
+    let certificates = CertificateDer::pem_file_iter(file)
+        .map_err(|error| Broken(format!("{} cannot be read: {error}", file.display())))?;
+    store.add_parsable_certificates(certificates.filter_map(Result::ok));
+    match store.is_empty() {
+        true => Err(Broken(format!("{} has no certificate authority", file.display()))),
+        false => Ok(store),
+    }
+}
+
+/// Returns an error as text for the user. A certificate that is not valid now is told with both times, because this host's clock may be the one that is wrong.
+pub(crate) fn explain(error: &io::Error) -> Broken {
+    let time = |time: &UnixTime| format_time(Duration::from_secs(time.as_secs())).replace(".000Z", "Z");
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    Broken(match inner {
+        Some(rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { time: now, not_after })) => {
+            format!("its certificate ended at {}, and this host's clock says {}", time(not_after), time(now))
+        }
+        Some(rustls::Error::InvalidCertificate(CertificateError::NotValidYetContext { time: now, not_before })) => {
+            format!("its certificate begins at {}, and this host's clock says {}", time(not_before), time(now))
+        }
+        _ => error.to_string(),
+    })
+}
+
+fn tls_config(authorities: Option<RootCertStore>) -> io::Result<ClientConfig> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let verifier = Arc::new(AnyCertificate(Arc::clone(&provider)));
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(io::Error::other)?;
+    let mut config = match authorities {
+        Some(authorities) => builder.with_root_certificates(authorities).with_no_client_auth(),
+        None => builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth(),
+    };
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // A channel lasts for days, so resumption tickets would cost memory and save nothing.
+    config.resumption = Resumption::disabled();
+    Ok(config)
+}
+
+/// Accepts every certificate. TLS serves to pass proxies and firewalls, not to establish trust: the channel inside is `Noise_IK` to the pinned key (protocol.md 8), and
+/// the TLS endpoint sees only encrypted messages. Therefore a node connects without certificate authorities, without a correct clock, and to a server whose
+/// certificate has expired (fault N10).
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl fmt::Debug for AnyCertificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AnyCertificate")
+    }
+}
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        Ok(HandshakeSignatureValid::assertion())
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
