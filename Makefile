@@ -9,6 +9,8 @@ ENV := . tools/env && find_rust
 CI := --workspace --locked --profile ci
 # The lab's tests, run with the programs that the tests' profile builds.
 LAB = . tools/env && say 'end-to-end tests in the lab' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci "$$(python_for_tests)" -m pytest lab
+# The static programs of `make packages`.
+STATIC := target/packages-root/build/target/x86_64-unknown-linux-musl/release
 # The programs of the comparison: ours, the link emulator, and the QUIC load generator.
 COMPARED := taut taut-coordinator taut-linkbox taut-load
 
@@ -252,6 +254,17 @@ restarts: ## measures how long a node is away when its daemon is restarted or cr
 	@$(ENV) && say 'building for release' && build_release taut taut-coordinator
 	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/release \
 	    python3 -m lab.runs.restarts --document docs/services.md $(ARGS)
+
+.PHONY: footprint
+footprint: ## measures the memory of the static node: idle, under load, with 1,000 peers; fills docs/footprint.md (five minutes after `make packages TARGETS=x86-64`; needs root); ARGS='--runs 3 --json', PROGRAMS=FOLDER for others
+	@tools/preflight test
+	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$(abspath $(or $(PROGRAMS),$(STATIC))) \
+	    python3 -m lab.runs.footprint --document docs/footprint.md $(ARGS)
+
+.PHONY: sizes
+sizes: ## where the bytes of the static node go; fails if it grew by more than 2 % without a line in docs/footprint.md, whose table ARGS=--fill writes (ten minutes; needs root)
+	@tools/setup packages
+	@tools/sizes.py $(ARGS)
 
 .PHONY: units
 units: ## the systemd units as systemd 257 sees them: understood, and confined as docs/services.md says; ARGS=--json (mmdebstrap, root; the network the first time)

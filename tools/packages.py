@@ -20,7 +20,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from shipping import handshake, programs, root, signing, targets  # noqa: E402
+from shipping import handshake, programs, root, signing, sizes, targets  # noqa: E402
 
 OUTPUT = root.ROOT / "target" / "packages"
 
@@ -31,18 +31,28 @@ def build(commit, chosen, output):
     programs.take_source(commit)
     programs.vendor()
     date = programs.date_of(commit)
+    allowed = sizes.PAGE.read_text(encoding="utf-8")
     for target in chosen:
         programs.build(target, date)
+        for program in target.programs:
+            sizes.check(allowed, program.name, target.name, programs.binary(target, program).stat().st_size)
     root.say("making packages")
     tools = {"/tools": root.ROOT / "tools", "/dist": root.ROOT / "dist"}
     words = ["python3", "-B", "-m", "shipping.assemble", programs.version(), date, *(target.name for target in chosen)]
     root.run("env", "-C", "/tools", *words, folders={**root.INSIDE, **tools})
     made = root.INSIDE["/out"]
     signing.sign(made)
-    shutil.rmtree(output, ignore_errors=True)
+    remove(output)
     shutil.copytree(made, output)
     files = json.loads((output / "index.json").read_text())["files"]
     root.say(f"{len(files)} files in {root.shown(output)}; index.json lists them, and SHA256SUMS is signed")
+
+
+def remove(output):
+    """Removes what an earlier build wrote, and nothing else."""
+    if output.exists() and any(output.iterdir()) and not (output / "index.json").exists():
+        raise root.Failed(f"{output} has other files than packages", "name another folder with --output")
+    shutil.rmtree(output, ignore_errors=True)
 
 
 def compare(first, second):

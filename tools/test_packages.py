@@ -11,6 +11,7 @@ from pathlib import Path
 from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import packages as packages_tool  # noqa: E402
 from shipping import handshake, images, packages, programs, root, signing, targets  # noqa: E402
 
 DEB = ("deb.preinst", "deb.postinst", "deb.prerm", "deb.postrm")
@@ -23,7 +24,7 @@ class Scripts(unittest.TestCase):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.stage = Path(folder.name)
-        patches = (mock.patch.object(packages, "SOURCE", root.ROOT), mock.patch.object(packages, "SCRIPTS", root.ROOT / "dist" / "packages"))
+        patches = (mock.patch.object(packages, "SOURCE", root.ROOT), mock.patch.object(packages, "SCRIPTS", (root.ROOT / "dist" / "packages",)))
         for patch in patches:
             patch.start()
             self.addCleanup(patch.stop)
@@ -52,6 +53,20 @@ class Scripts(unittest.TestCase):
         script.write_text(re.sub(r"(?<=[ (])/(?=etc|var|run|usr)", f"{host}/", text))
         subprocess.run(["sh", "-e", script, "purge"], check=True)
         return host / name
+
+
+class Output(unittest.TestCase):
+    def test_a_folder_with_other_files_is_not_emptied(self):
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name) / "mine"
+            folder.mkdir()
+            (folder / "letter").write_text("")
+            with self.assertRaises(root.Failed):
+                packages_tool.remove(folder)
+            self.assertTrue((folder / "letter").exists())
+            (folder / "index.json").write_text("{}")
+            packages_tool.remove(folder)
+            self.assertFalse(folder.exists())
 
 
 class Versions(unittest.TestCase):

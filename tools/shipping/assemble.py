@@ -28,7 +28,7 @@ def manuals(chosen):
     """Returns the folder of the manual pages and completions, written by the programs themselves; an early release has none."""
     place, tool, programs = Path("/tmp/manuals"), Path("/src/tools/manuals.py"), Path("/tmp/programs")
     programs.mkdir()
-    for program in targets.PROGRAMS:
+    for program in (program for program in targets.PROGRAMS if not program.instead_of):
         target = next((each for each in chosen if program in each.programs), None)
         if target is None:
             raise SystemExit(f"packages: manual pages need a target with {program.name}: {targets.TARGETS[0].name} has all programs")
@@ -64,7 +64,7 @@ def ship(program, target, pages, version, stamp, date):
     if not copy.exists():
         shutil.copyfile(licences, copy)
         yield record(copy, "licences", program.name, version, "all")
-    for kind in (kind for kind in targets.KINDS if getattr(target, kind)):
+    for kind in (kind for kind in targets.KINDS if kind in program.kinds and getattr(target, kind)):
         own = packages.version_for(kind, *stamp)
         found = packages.contents(program, kind, plain, pages, licences, stage / kind)
         yield record(packages.make(program, target, kind, own, found, stage / kind, date, OUT), kind, program.name, own, target.name)
@@ -83,7 +83,7 @@ def main(version, date, *names):
         for program in target.programs:
             entries += ship(program, target, pages, whole, (version, moment), date)
     for program in targets.PROGRAMS:
-        binaries = [(target, binary(program, target)) for target in chosen if program in target.programs and target.oci]
+        binaries = [(target, binary(program, target)) for target in chosen if program in target.programs and target.oci and "oci" in program.kinds]
         if binaries:
             file = images.make(program, binaries, whole, date, OUT)
             entries.append(record(file, "oci", program.name, whole, "+".join(target.name for target, _ in binaries)))

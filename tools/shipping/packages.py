@@ -10,7 +10,8 @@ from pathlib import Path
 from . import targets
 
 SOURCE = Path("/src")
-SCRIPTS = Path("/dist/packages")
+# The scripts of packages: those of the commit, and for a release that had none those of this clone.
+SCRIPTS = (SOURCE / "dist" / "packages", Path("/dist/packages"))
 ENDS = {"deb": "deb", "rpm": "rpm", "apk": "apk", "archlinux": "pkg.tar.zst", "ipk": "ipk"}
 # Kinds whose systems have systemd, OpenRC and procd.
 SERVICES = {"deb": "systemd", "rpm": "systemd", "archlinux": "systemd", "apk": "openrc", "ipk": "openwrt"}
@@ -41,7 +42,7 @@ def units(program):
     found = {}
     for file in sorted((SOURCE / "dist" / "systemd").iterdir()):
         owner = next((name for name in ("taut-coordinator", "taut-relay") if file.name.startswith(name)), "taut")
-        if owner == program.name:
+        if owner == program.installed:
             text = file.read_text(encoding="utf-8").replace("/usr/local/bin/", "/usr/bin/")
             # The first lines tell how to install without a package.
             text = re.sub(r"\A(#.*\n)+", f"# Part of the package {program.name}. To change settings: systemctl edit {file.name}\n", text)
@@ -63,7 +64,7 @@ def scripts_of_services(program, system):
     """Returns {path in the package: (text, mode)} of the scripts for OpenRC or procd."""
     base, found = SOURCE / "dist" / system, {}
     for file in sorted(base.rglob("*")):
-        if file.is_file() and owner_of(file, base) == program.name:
+        if file.is_file() and owner_of(file, base) == program.installed:
             text = file.read_text(encoding="utf-8").replace("/usr/local/bin/", "/usr/bin/")
             path, mode = f"/etc/{file.relative_to(base)}", 0o755 if "init.d" in file.parts else 0o644
             if system == "openwrt":
@@ -79,8 +80,8 @@ def owner_of(file, base):
 
 def contents(program, kind, binary, manuals, licences, stage):
     """Returns what is in a package, in nfpm's words."""
-    found = [entry(binary, f"/usr/bin/{program.name}", 0o755)]
-    if program is targets.NODE:
+    found = [entry(binary, f"/usr/bin/{program.installed}", 0o755)]
+    if program.installed == targets.NODE.name:
         found.append({"src": "taut", "dst": "/usr/bin/taut-wg", "type": "symlink"})
     system = SERVICES[kind]
     given = {path: (text, 0o644) for path, text in units(program).items()} if system == "systemd" else scripts_of_services(program, system)
@@ -138,14 +139,19 @@ def write(stage, path, text):
     return file
 
 
+def scripts_folder():
+    """Returns the folder of the scripts of packages."""
+    return next(folder for folder in SCRIPTS if folder.is_dir())
+
+
 def script(program, name, stage):
     """Returns the file of a script for this package: dist/packages with the package's names filled in."""
-    text = (SCRIPTS / name).read_text(encoding="utf-8").replace("@PACKAGE@", program.name)
+    text = (scripts_folder() / name).read_text(encoding="utf-8").replace("@PACKAGE@", program.name)
     there = {Path(path).name for path in units(program)}
-    for key, value in UNITS[program.name].items():
+    for key, value in UNITS[program.installed].items():
         text = text.replace(f"@{key}@", " ".join(unit for unit in value.split() if "*" in unit or unit in there))
     for key in ("remove", "purge"):
-        own = SCRIPTS / f"{program.name}.{key}"
+        own = scripts_folder() / f"{program.installed}.{key}"
         text = text.replace(f"@{key.upper()}@\n", own.read_text(encoding="utf-8").lstrip(" ") if own.exists() else "")
     # Loops over no unit, and presets of none, become nothing.
     text = re.sub(r"^for unit in ; do\n(.*\n)*?done\n", "", text, flags=re.MULTILINE)
@@ -182,6 +188,11 @@ def make(program, target, kind, version, found, stage, date, out):
     }
     if kind == "deb":
         described["depends"] = ["init-system-helpers"]
+    others = [each.name for each in targets.PROGRAMS if each is not program and each.installed == program.installed and kind in each.kinds]
+    if others:
+        described["conflicts"] = others
+    if program.instead_of:
+        described["provides"] = described["replaces"] = [program.instead_of]
     # The name that each kind has for a processor is given, and not to be translated.
     described.setdefault(kind, {})["arch"] = architecture
     file = out / file_name(program, kind, version, architecture)

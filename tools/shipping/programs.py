@@ -4,6 +4,7 @@ import hashlib
 import io
 import platform
 import re
+import shutil
 import subprocess
 import tarfile
 
@@ -88,8 +89,12 @@ def vendor():
 
 def build(target, date):
     """Builds the programs of a target."""
-    others = [program for program in target.programs if program is not targets.COORDINATOR]
-    cargo(target, date, others, "abort")
+    for program in target.programs:
+        if program.features is not None:
+            cargo(target, date, [program], "abort")
+            # Cargo gives both builds of a package one name.
+            shutil.copyfile(built(target, program.installed), binary(target, program))
+    cargo(target, date, [program for program in target.programs if program.features is None and program is not targets.COORDINATOR], "abort")
     if targets.COORDINATOR in target.programs:
         # A panic ends what it happened in, and not the channels of all nodes (fault N7).
         cargo(target, date, [targets.COORDINATOR], "unwind")
@@ -100,10 +105,14 @@ def build(target, date):
 
 def binary(target, program):
     """Returns the path of a built program."""
-    return root.INSIDE["/build"] / "target" / target.rust / "release" / program.name
+    return built(target, program.name)
 
 
-def cargo(target, date, programs, panic):
+def built(target, name):
+    return root.INSIDE["/build"] / "target" / target.rust / "release" / name
+
+
+def cargo(target, date, programs, panic, with_symbols=False):
     """Builds programs of one target, with the standard library. Nothing is fetched."""
     names = ", ".join(program.name for program in programs)
     root.say(f"building {names} for {target.name} (minutes)")
@@ -117,10 +126,17 @@ def cargo(target, date, programs, panic):
     size = ["-Zbuild-std-features=optimize_for_size"] if panic == "abort" else []
     flags = f"CARGO_TARGET_{target.rust.upper().replace('-', '_')}_RUSTFLAGS={options}"
     words = ["--release", "--locked", "--offline", "--quiet", "--target", target.rust, f"-Zbuild-std=std,panic_{panic}", *size, "--config", f'profile.release.panic="{panic}"']
-    chosen = [word for program in programs for word in ("-p", program.crate)]
+    if with_symbols:
+        words += ["--config", "profile.release.strip=false"]
+    chosen = [word for program in programs for word in ("-p", program.crate, *features(program))]
     # RUSTC_BOOTSTRAP: building the standard library is a feature of nightly compilers only, and this compiler belongs to the library's source.
     variables = ["RUSTC_BOOTSTRAP=1", "CARGO_TARGET_DIR=/build/target", f"SOURCE_DATE_EPOCH={date}", flags]
     root.run("env", "-C", "/src", *variables, "nice", "cargo-zigbuild", "zigbuild", *words, *chosen)
+
+
+def features(program):
+    """Returns the words by which cargo builds a program with the features that it has."""
+    return [] if program.features is None else ["--no-default-features", f"--features={','.join(program.features)}"]
 
 
 def own():

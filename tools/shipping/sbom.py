@@ -6,6 +6,8 @@ import subprocess
 import tomllib
 from pathlib import Path
 
+from .programs import features
+
 SOURCE, VENDOR = Path("/src"), Path("/vendor")
 # Files in which a library states its licence.
 LICENCE_FILES = re.compile(r"(LICEN[CS]E|COPYING|COPYRIGHT|NOTICE)", re.IGNORECASE)
@@ -13,7 +15,7 @@ LICENCE_FILES = re.compile(r"(LICEN[CS]E|COPYING|COPYRIGHT|NOTICE)", re.IGNORECA
 
 def components(program, target):
     """Returns the libraries in a program on a target: [(name, version, licence, checksum)], ours without a checksum."""
-    words = ["cargo", "tree", "--locked", "--offline", "--package", program.crate, "--target", target.rust, "--edges", "normal", "--prefix", "none", "--no-dedupe", "--format", "{p}|{l}"]
+    words = ["cargo", "tree", "--locked", "--offline", "--package", program.crate, *features(program), "--target", target.rust, "--edges", "normal", "--prefix", "none", "--no-dedupe", "--format", "{p}|{l}"]
     listed = subprocess.run(words, cwd=SOURCE, check=True, capture_output=True, text=True).stdout
     checksums = {(package["name"], package["version"]): package.get("checksum") for package in tomllib.loads((SOURCE / "Cargo.lock").read_text())["package"]}
     found = set()

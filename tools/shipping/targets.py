@@ -22,12 +22,24 @@ class Program:
     # The package of cargo.
     crate: str
     summary: str
+    # Features of that package, where it is not built with its own choice.
+    features: tuple | None = None
+    # The package that this one stands in for: its program has that name, and a host has one of the two.
+    instead_of: str = ""
+    # Kinds of packages. A program without oci has no image.
+    kinds: tuple = ("deb", "rpm", "apk", "archlinux", "ipk", "oci")
+
+    @property
+    def installed(self):
+        """The name of the program on a host."""
+        return self.instead_of or self.name
 
 
 NODE = Program("taut", "taut", "node of Taut, an encrypted overlay network that speaks WireGuard")
+TINY = Program("taut-tiny", "taut", "node of Taut without TLS and port mappings, for routers with little flash", features=(), instead_of="taut", kinds=("ipk",))
 RELAY = Program("taut-relay", "taut-relay-server", "relay for nodes of Taut networks that no direct path connects")
 COORDINATOR = Program("taut-coordinator", "taut-coordinator", "coordinator of Taut networks: members, addresses and policy")
-PROGRAMS = (NODE, RELAY, COORDINATOR)
+PROGRAMS = (NODE, TINY, RELAY, COORDINATOR)
 
 
 @dataclass(frozen=True)
@@ -53,10 +65,10 @@ TARGETS = (
     Target("x86-64", "x86_64-unknown-linux-musl", PROGRAMS, "amd64", "x86_64", "x86_64", "x86_64", "x86_64", "amd64"),
     Target("aarch64", "aarch64-unknown-linux-musl", PROGRAMS, "arm64", "aarch64", "aarch64", "aarch64", "aarch64_generic", "arm64", "qemu-aarch64"),
     # Raspberry Pi 2 and later with a 32-bit system. A coordinator belongs on a larger host.
-    Target("armv7", "armv7-unknown-linux-musleabihf", (NODE, RELAY), "armhf", "armv7hl", "armv7", "armv7h", "arm_cortex-a7_neon-vfpv4", "arm/v7", "qemu-arm"),
+    Target("armv7", "armv7-unknown-linux-musleabihf", (NODE, TINY, RELAY), "armhf", "armv7hl", "armv7", "armv7h", "arm_cortex-a7_neon-vfpv4", "arm/v7", "qemu-arm"),
     # Routers: MediaTek MT7621 and older Ralinks, and the big-endian Atheros AR71xx to QCA95xx. Nobody builds other packages for them.
-    Target("mipsel", "mipsel-unknown-linux-musl", (NODE, RELAY), ipk="mipsel_24kc", qemu="qemu-mipsel"),
-    Target("mips", "mips-unknown-linux-musl", (NODE, RELAY), ipk="mips_24kc", qemu="qemu-mips"),
+    Target("mipsel", "mipsel-unknown-linux-musl", (NODE, TINY, RELAY), ipk="mipsel_24kc", qemu="qemu-mipsel"),
+    Target("mips", "mips-unknown-linux-musl", (NODE, TINY, RELAY), ipk="mips_24kc", qemu="qemu-mips"),
 )
 KINDS = ("deb", "rpm", "apk", "archlinux", "ipk")
 

@@ -11,10 +11,20 @@ use crate::output;
 /// Version of this program.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// Features that this program was built without: none, or those that the tiny build for routers leaves out.
+const WITHOUT: &[&str] = match (cfg!(feature = "tls"), cfg!(feature = "portmap")) {
+    (true, true) => &[],
+    (true, false) => &["portmap"],
+    (false, true) => &["tls"],
+    (false, false) => &["tls", "portmap"],
+};
+
 #[derive(Serialize)]
 struct Versions {
     schema: u32,
     version: &'static str,
+    /// Features that the program lacks.
+    without: &'static [&'static str],
     daemon: Option<String>,
 }
 
@@ -30,8 +40,9 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     // A daemon that does not run or does not answer is no error here.
     let daemon = Client::connect(&socket).ok().and_then(|mut client| client.status().ok()).map(|status| status.version);
     if json {
-        return output::print_json(&Versions { schema: SCHEMA, version: VERSION, daemon });
+        return output::print_json(&Versions { schema: SCHEMA, version: VERSION, without: WITHOUT, daemon });
     }
     let daemon = daemon.as_deref().unwrap_or("not running");
-    output::print(&format!("taut {VERSION}\ndaemon {daemon}"))
+    let lacks = if WITHOUT.is_empty() { String::new() } else { format!(" (tiny: without {})", WITHOUT.join(", ")) };
+    output::print(&format!("taut {VERSION}{lacks}\ndaemon {daemon}"))
 }

@@ -46,9 +46,10 @@ pub const CROSSING: Duration = Duration::from_secs(5);
 /// The sessions of one peer on one lane.
 #[derive(Default)]
 pub struct Keyring {
-    previous: Option<Session>,
-    current: Option<Session>,
-    next: Option<Session>,
+    // Boxed: a session has two kilobytes, and of a thousand peers a few have one.
+    previous: Option<Box<Session>>,
+    current: Option<Box<Session>>,
+    next: Option<Box<Session>>,
     /// A session that the peer may still use although there are two newer ones: the `current` before crossed handshakes, or a session made as responder.
     former: Option<Box<Session>>,
     /// Removed sessions that the caller has not taken yet.
@@ -118,8 +119,9 @@ impl Keyring {
     /// Adds a session. [`Self::take_retired`] returns the sessions that it displaces.
     pub fn add(&mut self, session: Session) {
         self.has_earlier_timeout = true;
+        let session = Box::new(session);
         let pushed_out = self.former.take();
-        self.retire(pushed_out.map(|session| *session));
+        self.retire(pushed_out);
         match session.role {
             Role::Initiator => {
                 self.requested = None;
@@ -134,7 +136,7 @@ impl Keyring {
                     None if may_be_used => (used, before, None),
                     None => (used, None, before),
                 };
-                (self.previous, self.former) = (previous, former.map(Box::new));
+                (self.previous, self.former) = (previous, former);
                 self.retire(pushed_out);
             }
             Role::Responder => {
@@ -146,7 +148,7 @@ impl Keyring {
                 });
                 let previous = self.previous.take();
                 if may_be_used {
-                    self.former = previous.map(Box::new);
+                    self.former = previous;
                 } else {
                     self.retire(previous);
                 }
@@ -179,20 +181,20 @@ impl Keyring {
     /// [`NoSession`] if there is none, or if it is too old or has reached its limit.
     pub fn sending(&mut self, limits: &Limits, now: Time) -> Result<&mut Session, NoSession> {
         let slot = if self.previous_seals(limits, now) { &mut self.previous } else { &mut self.current };
-        slot.as_mut().filter(|session| may_seal(session, limits, now)).ok_or(NoSession)
+        slot.as_deref_mut().filter(|session| may_seal(session, limits, now)).ok_or(NoSession)
     }
 
     /// Returns true if *previous* still seals, see the module.
     fn previous_seals(&self, limits: &Limits, now: Time) -> bool {
-        let agreed = |session: &&Session| session.is_agreed() && may_seal(session, limits, now);
+        let agreed = |session: &Session| session.is_agreed() && may_seal(session, limits, now);
         self.is_extra_lane
-            && self.current.as_ref().filter(agreed).is_none()
-            && self.previous.as_ref().is_some_and(|previous| agreed(&previous))
+            && !self.current.as_deref().is_some_and(agreed)
+            && self.previous.as_deref().is_some_and(agreed)
     }
 
     /// Returns the current session, which may be too old to seal.
     pub fn current(&self) -> Option<&Session> {
-        self.current.as_ref()
+        self.current.as_deref()
     }
 
     /// Returns the data pair with this receiver index and its session, if the session still opens packets.
@@ -217,7 +219,12 @@ impl Keyring {
 
     /// Returns all sessions, the most likely one first.
     fn all(&mut self) -> impl Iterator<Item = &mut Session> {
-        let slots = [self.current.as_mut(), self.next.as_mut(), self.previous.as_mut(), self.former.as_deref_mut()];
+        let slots = [
+            self.current.as_deref_mut(),
+            self.next.as_deref_mut(),
+            self.previous.as_deref_mut(),
+            self.former.as_deref_mut(),
+        ];
         slots.into_iter().flatten()
     }
 
@@ -295,8 +302,9 @@ impl Keyring {
     /// choice both nodes would remain initiators, their renewals would cross again, and each time packets in flight under the displaced sessions would be lost.
     fn resolve_crossing(&mut self, id: SessionId) -> bool {
         let Some(current) = &mut self.current else { return false };
-        let others = [self.previous.as_mut(), self.former.as_deref_mut()].into_iter().flatten();
-        let common = |other: &&mut Session| other.id == id && crosses(other, current) && other.name() < current.name();
+        let others = [self.previous.as_mut(), self.former.as_mut()].into_iter().flatten();
+        let common =
+            |other: &&mut Box<Session>| other.id == id && crosses(other, current) && other.name() < current.name();
         let Some(other) = others.into_iter().find(common) else { return false };
         std::mem::swap(current, other);
         true
@@ -380,7 +388,7 @@ impl Keyring {
 
     /// Returns the time at which to call [`Self::handle_timeout`].
     pub fn poll_timeout(&self, limits: &Limits) -> Option<Time> {
-        let sessions = [self.previous.as_ref(), self.current.as_ref(), self.next.as_ref(), self.former.as_deref()];
+        let sessions = [&self.previous, &self.current, &self.next, &self.former];
         let rejects = sessions.into_iter().flatten().map(|session| session.born + limits.reject_after);
         [self.no_answer, self.keepalive, self.receipt, self.persistent_due].into_iter().flatten().chain(rejects).min()
     }
@@ -392,15 +400,13 @@ impl Keyring {
     }
 
     fn retire_if(&mut self, mut is_over: impl FnMut(&Session) -> bool) {
-        for slot in [&mut self.previous, &mut self.current, &mut self.next] {
+        for slot in [&mut self.previous, &mut self.current, &mut self.next, &mut self.former] {
             self.retired
                 .extend(slot.take_if(|session| is_over(session)).map(|session| (session.id, session.indices())));
         }
-        let former = self.former.take_if(|session| is_over(session));
-        self.retired.extend(former.map(|session| (session.id, session.indices())));
     }
 
-    fn retire(&mut self, session: Option<Session>) {
+    fn retire(&mut self, session: Option<Box<Session>>) {
         if let Some(session) = session {
             self.retired.push((session.id, session.indices()));
         }

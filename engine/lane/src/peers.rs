@@ -147,7 +147,8 @@ impl LanePeer {
 /// All peers of one lane, found by number or by receiver index.
 #[derive(Default)]
 pub(crate) struct PeerTable {
-    peers: NumberMap<PeerId, LanePeer>,
+    /// Boxed, because half of a map's places are empty.
+    peers: NumberMap<PeerId, Box<LanePeer>>,
     by_index: NumberMap<ReceiverIndex, PeerId>,
     timers: BinaryHeap<Reverse<(Time, PeerId)>>,
 }
@@ -155,15 +156,15 @@ pub(crate) struct PeerTable {
 impl PeerTable {
     #[inline]
     pub(crate) fn get_mut(&mut self, id: PeerId) -> Option<&mut LanePeer> {
-        self.peers.get_mut(&id)
+        self.peers.get_mut(&id).map(Box::as_mut)
     }
 
     pub(crate) fn get(&self, id: PeerId) -> Option<&LanePeer> {
-        self.peers.get(&id)
+        self.peers.get(&id).map(Box::as_ref)
     }
 
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut LanePeer> {
-        self.peers.values_mut()
+        self.peers.values_mut().map(Box::as_mut)
     }
 
     /// Returns the numbers of all peers.
@@ -177,12 +178,12 @@ impl PeerTable {
 
     /// Returns the endpoints that packets to any peer are sent to.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = SocketAddr> {
-        self.peers.values().flat_map(LanePeer::endpoints)
+        self.peers.values().flat_map(|peer| peer.endpoints())
     }
 
     /// Adds a peer, or replaces it.
     pub(crate) fn insert(&mut self, id: PeerId, peer: LanePeer) {
-        self.peers.insert(id, peer);
+        self.peers.insert(id, Box::new(peer));
     }
 
     /// Removes a peer with its sessions and their indices. Returns false if there is no such peer.
