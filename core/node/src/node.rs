@@ -95,7 +95,8 @@ pub struct Node<E> {
     network: Arc<[Prefix]>,
     /// The node's own inner addresses, the only ones that packets of peers are delivered to. `None` without a map: then AllowedIPs decide.
     own: Option<Vec<IpAddr>>,
-    peers: BTreeMap<PeerId, Peer>,
+    /// Boxed: a tree keeps places for a dozen of them in each node, half of which are empty.
+    peers: BTreeMap<PeerId, Box<Peer>>,
     by_key: BTreeMap<PublicKey, PeerId>,
     /// The peer of each prefix of inner addresses.
     allowed: BTreeMap<Prefix, PeerId>,
@@ -206,7 +207,7 @@ impl<E: Entropy> Node<E> {
 
     /// Returns all peers.
     pub fn peers(&self) -> impl Iterator<Item = PeerView<'_>> {
-        self.peers.values().map(Peer::view)
+        self.peers.values().map(|peer| peer.view())
     }
 
     /// Returns the number of receiver indices in use, those of sessions and of unanswered initiations. It stays within a few per peer.
@@ -299,7 +300,8 @@ impl<E: Entropy> Node<E> {
             let new = map.peers.get(&peer.node).filter(|new| !peer.native && !new.native && new.key != peer.key);
             new.is_some_and(|new| !self.by_key.contains_key(&new.key))
         };
-        let rotated: Vec<_> = self.peers.values().filter(rotates).map(|peer| (peer.id, peer.node)).collect();
+        let rotated: Vec<_> =
+            self.peers.values().map(Box::as_ref).filter(rotates).map(|peer| (peer.id, peer.node)).collect();
         for (id, node) in rotated {
             map.peers.get(&node).into_iter().for_each(|new| self.rotate_peer(id, new.key));
         }
@@ -318,7 +320,7 @@ impl<E: Entropy> Node<E> {
         }
         let hosts =
             |peer: &Peer| peer.addresses.iter().map(|address| (Prefix::host(*address), peer.id)).collect::<Vec<_>>();
-        self.allowed = self.peers.values().flat_map(hosts).collect();
+        self.allowed = self.peers.values().flat_map(|peer| hosts(peer)).collect();
         let by_node: BTreeMap<_, _> =
             self.peers.values().filter(|peer| !peer.native).map(|peer| (peer.node, peer.id)).collect();
         self.subnets.set_map(map, |node| by_node.get(&node).copied(), self.now);
@@ -378,7 +380,7 @@ impl<E: Entropy> Node<E> {
         let paths = (!native).then(|| Paths::new(Arc::clone(&self.overlay), self.families));
         let mut peer = Peer::new(id, remote);
         (peer.native, peer.paths) = (native, paths);
-        self.peers.insert(id, peer);
+        self.peers.insert(id, Box::new(peer));
         self.tell_all(|| ToLane::AddPeer { peer: id, persistent_keepalive: None, roams: native });
         id
     }

@@ -50,7 +50,8 @@ const IDLE: Duration = Duration::from_secs(300);
 #[derive(Default)]
 pub(crate) struct Relays {
     credentials: Option<Credentials>,
-    served: BTreeMap<RelayId, KnownRelay>,
+    /// Boxed, because a tree keeps places for eleven where most nodes have one.
+    served: BTreeMap<RelayId, Box<KnownRelay>>,
     /// The home relays, best first.
     homes: Vec<RelayId>,
     wanted: BTreeMap<PublicKey, WantedPeer>,
@@ -132,7 +133,7 @@ impl Relays {
             let same = self.served.get(&relay.id).is_some_and(|served| served.is(relay));
             if !same {
                 self.forget(relay.id);
-                self.served.insert(relay.id, KnownRelay::new(relay, now));
+                self.served.insert(relay.id, Box::new(KnownRelay::new(relay, now)));
                 self.moved = true;
             }
         }
@@ -225,7 +226,7 @@ impl Relays {
     /// Returns the relays through which a peer is reached that is bound to `at`, two at most, best first: those that both nodes are bound to; if there are none,
     /// those of the peer; then the home relays. Lost relays are taken only where others are too few.
     fn relays_to(&self, at: &[RelayId]) -> Vec<RelayId> {
-        let is_lost = |id: &RelayId| self.served.get(id).is_none_or(KnownRelay::is_lost);
+        let is_lost = |id: &RelayId| self.served.get(id).is_none_or(|served| served.is_lost());
         let both = |lost: bool| self.homes.iter().filter(move |id| at.contains(id) && is_lost(id) == lost);
         let theirs = |lost: bool| at.iter().filter(move |id| self.served.contains_key(id) && is_lost(id) == lost);
         let own = |lost: bool| self.homes.iter().filter(move |id| is_lost(id) == lost);
@@ -282,7 +283,10 @@ impl Relays {
 
     /// Returns the relay that is in use at this address.
     fn at(&mut self, place: SocketAddr) -> Option<(RelayId, &mut KnownRelay)> {
-        self.served.iter_mut().find(|(_, served)| served.place == Some(place)).map(|(id, served)| (*id, served))
+        self.served
+            .iter_mut()
+            .find(|(_, served)| served.place == Some(place))
+            .map(|(id, served)| (*id, served.as_mut()))
     }
 
     /// Returns the ways to a peer, best first.
@@ -368,7 +372,7 @@ impl Relays {
             } else if served.client.is_some() && over(served.needed) {
                 served.stop();
                 self.send(id);
-                self.served.get_mut(&id).into_iter().for_each(KnownRelay::end);
+                self.served.get_mut(&id).into_iter().for_each(|served| served.end());
                 self.story.push_back(NodeEvent::RelayReleased { relay: id });
                 continue;
             }
@@ -461,7 +465,7 @@ impl Relays {
                 self.lanes_changed.extend(self.served.get(&id).and_then(|served| served.place));
             }
             RelayEvent::Ready => {
-                let bound = self.served.get_mut(&id).and_then(KnownRelay::note_bound);
+                let bound = self.served.get_mut(&id).and_then(|served| served.note_bound());
                 self.story.extend(bound);
                 self.choose_again(entropy, now);
                 let wanted = self.wanted.iter().filter(|(_, wanted)| wanted.by.contains(&id)).map(|(peer, _)| *peer);
@@ -499,7 +503,7 @@ impl Relays {
 
     /// Returns the addresses of all relays, from which a lane accepts frames.
     pub(crate) fn places(&self) -> impl Iterator<Item = SocketAddr> + '_ {
-        self.served.values().flat_map(KnownRelay::places)
+        self.served.values().flat_map(|served| served.places())
     }
 
     /// Returns what the node has to do next. The order of the variants is the order of urgency.

@@ -73,7 +73,7 @@ impl<E: Entropy> Node<E> {
         }
         let (peers, now) = (&self.peers, self.now);
         let sign = |id| peers.get(&id).map_or(Sign::Unknown, |peer| peer.sign(now));
-        let moved = self.exits.choose(sign, |id| peers.get(&id).and_then(Peer::rank), now);
+        let moved = self.exits.choose(sign, |id| peers.get(&id).and_then(|peer| peer.rank()), now);
         for id in self.exits.take_checks() {
             self.check_router(id);
         }

@@ -66,7 +66,9 @@ impl<E: Entropy> Node<E> {
     /// Probes the extra lanes that are due, at the peer's address or through its relay.
     pub(super) fn probe_lanes(&mut self, id: PeerId, session: SessionId, now: Time) {
         let ways = self.lane_ways(id);
-        let Some(Peer { extra_lanes, paths: Some(paths), way, .. }) = self.peers.get_mut(&id) else { return };
+        let Some(Peer { extra_lanes, paths: Some(paths), way, .. }) = self.peers.get_mut(&id).map(Box::as_mut) else {
+            return;
+        };
         let (budget, is_relayed) = (&mut self.budget, way.is_some_and(|way| way.is_relayed()));
         let room = |lane: LaneId| match ways.get(usize::from(lane.0)).copied().flatten() {
             Some(way) if paths.grant_lane(way, budget, now) => ProbeRoom::Send,
@@ -82,7 +84,7 @@ impl<E: Entropy> Node<E> {
     /// Carries out the outputs of a peer's extra lanes.
     fn drain_lanes(&mut self, id: PeerId, session: SessionId) {
         let ways = self.lane_ways(id);
-        let Some(Peer { extra_lanes, .. }) = self.peers.get_mut(&id) else { return };
+        let Some(Peer { extra_lanes, .. }) = self.peers.get_mut(&id).map(Box::as_mut) else { return };
         let own = extra_lanes.own();
         while let Some(output) = extra_lanes.poll_output() {
             match output {

@@ -214,7 +214,7 @@ impl<E: Entropy> Node<E> {
             choice: peer.choice,
             round_trip: peer.round_trip,
         };
-        let peers: Arc<[_]> = self.peers.values().map(known).collect();
+        let peers: Arc<[_]> = self.peers.values().map(|peer| known(peer)).collect();
         let routes = self.routes();
         for lane in lanes {
             self.tell(lane, ToLane::Relays(Arc::clone(&relays)));
