@@ -33,8 +33,8 @@ COLUMNS = ("initiator", "responder", "outer", "psk", "keepalive", "first ping", 
 class Case:
     """A pair: the initiator (the other side knows no endpoint), the IP version, and with or without a preshared key and keepalives."""
 
-    # Bytes of a transfer.
-    size = SIZE
+    # Bytes of a transfer, and seconds between two looks for a new session.
+    size, look_s = SIZE, 1
 
     def __init__(self, initiator, responder, family, psk, keepalive):
         self.initiator, self.responder = initiator, responder
@@ -85,7 +85,7 @@ class Case:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             seen.add(here.peer(there.public)["handshake"])
-            time.sleep(1)
+            time.sleep(self.look_s)
         result = probe.finish()
         gap = longest(result["lost"])
         self.row.update({"rekeys": len(seen) - 1, "datagrams": result["sent"], "lost": result["sent"] - result["received"]})

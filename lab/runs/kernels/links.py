@@ -16,7 +16,7 @@ from ...measure.quantile import quantile
 # The links, as arguments of linkbox for each direction. The last one has rate and delay, where a queue forms.
 LINKS = ("delay 20ms", "delay 20ms jitter 8ms", "delay 5ms loss 5%", "delay 5ms duplicate 5%", "rate 1mbit", "rate 4mbit delay 10ms")
 # Echo requests of a link, and their interval in seconds: enough for a share of 5 % to come out within a third of itself.
-PINGS, INTERVAL_S = 600, 0.02
+PINGS, INTERVAL_S = 400, 0.02
 # Offered load on a limited link, as a multiple of its rate, and the times in seconds before and while bytes are counted.
 OVERLOAD, SETTLE_S, COUNT_S = 1.5, 2, 6
 COLUMNS = ("kernel", "link, each way", "by", "echoes", "lost, %", "doubled, %", "median, ms", "mean, ms", "p99, ms", "Mbit/s")
