@@ -328,6 +328,15 @@ interop: ## our WireGuard beside others', through a real rekey; writes docs/inte
 	@$(ENV) && say 'building taut' && cargo build --locked --profile ci -p taut
 	@. tools/env && say 'all pairs, through a rekey' && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.runs.interop --output docs/interop.md
 
+# KERNELS and PARTS, separated by commas, choose; all of them without.
+.PHONY: kernels
+kernels: ## boots Debian's kernels 5.10 and 6.1 in virtual machines: tests of the kernel, a network, the kernel's own WireGuard and netem; KERNELS=6.1 PARTS=network ARGS='--json --document' (half an hour for each without KVM; needs root)
+	@tools/preflight test >&2
+	@tools/setup kernels >&2
+	@$(ENV) && say 'building the programs and the tests' >&2 && cargo build $(CI) --bins --examples && cargo test $(CI) --no-run --lib --tests
+	@. tools/env && say 'booting' >&2 && TAUT_BIN_DIR=$$CARGO_TARGET_DIR/ci python3 -m lab.runs.kernels.command \
+	    $(if $(KERNELS),--kernels $(KERNELS)) $(if $(PARTS),--parts $(PARTS)) $(ARGS)
+
 .PHONY: soak-interop
 soak-interop: ## our WireGuard beside others' with pauses, deaf windows counted; MINUTES=30; writes docs/soak.md (needs root)
 	@tools/setup test

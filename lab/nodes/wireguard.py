@@ -1,10 +1,12 @@
-"""A WireGuard interface in a host, configured with the stock `wg`: taut-wg, or another implementation."""
+"""A WireGuard interface in a host, configured with the stock `wg`: taut-wg, another implementation, or the one in the kernel (`KERNEL`)."""
 
 import contextlib
 import os
 import socket
 from pathlib import Path
 
+from ..hosts import leftovers
+from ..hosts.namespace import call
 from ..hosts.programs import ROOT, binary
 from ..hosts.wait import PATIENCE_S, LabError, wait_until
 from ..traffic.flow import ping
@@ -20,6 +22,8 @@ _PROGRAMS = {
 }
 VERSIONS = {kind: versions.VERSIONS[kind] for kind in _PROGRAMS}
 INTERFACE = "wg0"
+# The kind of an interface that no program serves.
+KERNEL = "kernel"
 
 
 def command(kind):
@@ -47,11 +51,23 @@ def _named(name):
 
 def lacking(kind):
     """Returns why this implementation cannot be run, or None."""
+    if kind == KERNEL:
+        return _lacking_kernel()
     try:
         command(kind)
     except LabError as error:
         return str(error)
     return None
+
+
+def _lacking_kernel():
+    name = leftovers.namespace_name("wg")
+    try:
+        call("ip", "netns", "add", name)
+        made = call("ip", "-n", name, "link", "add", INTERFACE, "type", "wireguard", check=False)
+        return f"the kernel has no WireGuard ({made.stderr.strip()})" if made.returncode else None
+    finally:
+        call("ip", "netns", "delete", name, check=False)
 
 
 class WireGuard:
@@ -70,20 +86,24 @@ class WireGuard:
 
     def start(self):
         """Starts it with its addresses and its last configuration."""
-        *program, interface = command(self.kind)
-        self.process = self.host.start(*self._mounted(*program, *self.flags, interface), name=f"wg-{self.kind}", env=self.env)
-        wait_until(self._answers, f"{self.kind} in {self.host.name} to answer wg", details=self.process.tail)
+        self._make()
         self.host.ip(*(f"address add {address} dev {INTERFACE}" for address in self.inner), f"link set {INTERFACE} up")
         if self.config:
             self.setconf(self.config)
         return self
 
     def stop(self):
+        if self.kind == KERNEL:
+            self.host.ip(f"link delete {INTERFACE}")
+            return 0
         return self.process.stop()
 
     def restart(self, kill=False):
         """Ends it, with SIGTERM or SIGKILL, and starts it again with the same configuration."""
-        self.process.kill() if kill else self.process.stop()
+        if self.kind == KERNEL or not kill:
+            self.stop()
+        else:
+            self.process.kill()
         with contextlib.suppress(LabError):
             # After a crash the socket file still exists, and the next start has to handle that. The device is removed with the process.
             self.host.ip(f"link delete {INTERFACE}")
@@ -145,7 +165,16 @@ class WireGuard:
         return tries == 1
 
     def details(self):
-        return f"{self.wg('show', check=False).stdout}\n{self.process.tail()}"
+        return f"{self.wg('show', check=False).stdout}\n{self.process.tail() if self.process else ''}"
+
+    def _make(self):
+        """Makes the interface, without addresses and keys."""
+        if self.kind == KERNEL:
+            self.host.ip(f"link add {INTERFACE} type wireguard")
+            return
+        *program, interface = command(self.kind)
+        self.process = self.host.start(*self._mounted(*program, *self.flags, interface), name=f"wg-{self.kind}", env=self.env)
+        wait_until(self._answers, f"{self.kind} in {self.host.name} to answer wg", details=self.process.tail)
 
     def _dump(self):
         return [line.split("\t") for line in self.wg("show", INTERFACE, "dump").splitlines()]

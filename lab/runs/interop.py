@@ -33,6 +33,9 @@ COLUMNS = ("initiator", "responder", "outer", "psk", "keepalive", "first ping", 
 class Case:
     """A pair: the initiator (the other side knows no endpoint), the IP version, and with or without a preshared key and keepalives."""
 
+    # Bytes of a transfer, and seconds between two looks for a new session.
+    size, look_s = SIZE, 1
+
     def __init__(self, initiator, responder, family, psk, keepalive):
         self.initiator, self.responder = initiator, responder
         self.family, self.psk, self.keepalive = family, psk, keepalive
@@ -65,9 +68,9 @@ class Case:
         one, two = self.one, self.two
         self.row["first ping"] = "yes" if one.reaches("10.9.0.2") else "again"
         two.reaches("fd09::1")
-        if not Transfer(one.host, two.host, "10.9.0.2", size=SIZE).finish()["equal"]:
+        if not Transfer(one.host, two.host, "10.9.0.2", size=self.size).finish()["equal"]:
             raise LabError("the transfer altered bytes")
-        if not Transfer(two.host, one.host, "fd09::1", size=SIZE).finish()["equal"]:
+        if not Transfer(two.host, one.host, "fd09::1", size=self.size).finish()["equal"]:
             raise LabError("the transfer back altered bytes")
         self.row["transfer"] = "both ways"
         self._rekey(one, two, seconds)
@@ -82,7 +85,7 @@ class Case:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             seen.add(here.peer(there.public)["handshake"])
-            time.sleep(1)
+            time.sleep(self.look_s)
         result = probe.finish()
         gap = longest(result["lost"])
         self.row.update({"rekeys": len(seen) - 1, "datagrams": result["sent"], "lost": result["sent"] - result["received"]})
@@ -133,8 +136,14 @@ def table(rows):
     return markdown.table(COLUMNS, [[row[name] for name in COLUMNS] for row in rows])
 
 
-def document(rows, lacks, seconds):
-    """Returns docs/interop.md."""
+def further(page):
+    """Returns the sections of the page after the first one, which other programs made."""
+    _, found, rest = page.read_text(encoding="utf-8").partition("\n## ") if page.exists() else ("", "", "")
+    return found + rest
+
+
+def document(rows, lacks, seconds, rest=""):
+    """Returns docs/interop.md. `rest` are further sections."""
     kernel = subprocess.run(["uname", "-r"], capture_output=True, text=True, check=True).stdout.strip()
     versions = ", ".join(f"{kind} {version}" for kind, version in VERSIONS.items())
     left_out = "".join(f"\nLeft out: {lack}.\n" for lack in lacks)
@@ -147,7 +156,7 @@ by TCP over inner IPv4 one way and over inner IPv6 back, compared by SHA-256; a 
 The responder has no configured endpoint: it answers to the source address and follows it when it changes.
 
 {table(rows)}
-{left_out}"""
+{left_out}{rest}"""
 
 
 def main():
@@ -164,7 +173,7 @@ def main():
         lab.failed = any(row["verdict"] != "ok" for row in rows)
     print(table(rows))
     if args.output:
-        args.output.write_text(document(rows, lacks, args.seconds))
+        args.output.write_text(document(rows, lacks, args.seconds, further(args.output)))
     return 1 if any(row["verdict"] != "ok" for row in rows) else 0
 
 

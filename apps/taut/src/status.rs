@@ -1,6 +1,7 @@
 //! `taut status`: shows this node, its peers and their paths, as text or as JSON.
 
 mod exit;
+mod offloads;
 mod routes;
 
 pub(crate) use routes::hidden;
@@ -129,6 +130,7 @@ fn surroundings(status: &Status) -> String {
             let device = format!("{}, MTU {}{by}{families}, {port}{}", tun.name, tun.mtu, taken(&me.ports_taken));
             rows.push(vec![String::from("device"), device]);
         }
+        rows.extend(offloads::row(me.tun.as_ref(), me.udp.as_ref()));
         rows.extend(me.lanes.iter().map(|status| vec![String::from("lanes"), lanes(status)]));
     }
     if let Some(coordinator) = &status.coordinator {

@@ -27,11 +27,19 @@ pub(crate) fn enter(config: &DaemonConfig) -> SandboxStatus {
         note("swap", lock_memory());
     }
     note("privileges", no_new_privileges());
-    note("files", close_files(config));
+    note("files", close_files(config).map_err(explained));
     note("capabilities", keep_capabilities(&kept_capabilities(config)));
     // The last one: the others need calls that it refuses.
     note("system-calls", filter().enter());
     status
+}
+
+/// Says in words that the kernel has no Landlock; other errors stay as they are.
+fn explained(error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::Unsupported {
+        return error;
+    }
+    io::Error::new(error.kind(), "this kernel has no Landlock, which came with Linux 5.13, or leaves it switched off")
 }
 
 /// Returns true if memory may be written to a disk.
@@ -82,7 +90,17 @@ fn kept_capabilities(config: &DaemonConfig) -> Vec<Capability> {
     if !own_directories(config).into_iter().all(is_own) {
         kept.push(Capability::DacOverride);
     }
+    if fs::read_to_string("/proc/sys/kernel/osrelease").is_ok_and(|release| devices_need_net_raw(&release)) {
+        kept.push(Capability::NetRaw);
+    }
     kept
+}
+
+/// Returns true if a kernel of this release lets nobody without `CAP_NET_RAW` choose the device of a socket (`SO_BINDTODEVICE`): before Linux 5.7. The daemon does it for
+/// questions to name servers of the overlay. False for a release that has no such number.
+fn devices_need_net_raw(release: &str) -> bool {
+    let mut numbers = release.split(|sign: char| !sign.is_ascii_digit()).map_while(|number| number.parse::<u32>().ok());
+    matches!((numbers.next(), numbers.next()), (Some(major), Some(minor)) if (major, minor) < (5, 7))
 }
 
 /// The system calls of a daemon that has started. Code that runs programs or reaches into other processes is not the daemon's, so these calls end it: a clean restart
@@ -102,4 +120,34 @@ fn filter() -> Filter {
         .with_devices()
         .with_own_options()
         .with_kernel_programs()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::{devices_need_net_raw, explained};
+
+    #[test]
+    fn kernels_before_5_7_keep_the_right_to_choose_a_device() {
+        for old in ["4.14.336", "4.19.0-27-amd64\n", "5.4.0", "5.6.19-yocto-standard", "3.10.108"] {
+            assert!(devices_need_net_raw(old), "{old}");
+        }
+        for new in
+            ["5.7.0", "5.10.0-32-amd64\n", "6.1.176", "6.18.44-fc-v657", "10.0.1", "", "unknown", "5", "99999999999.1"]
+        {
+            assert!(!devices_need_net_raw(new), "{new}");
+        }
+    }
+
+    #[test]
+    fn a_kernel_without_landlock_is_named_and_other_errors_stay() {
+        // ENOSYS, EOPNOTSUPP and EPERM on every Linux but MIPS, where the standard library knows the other numbers.
+        if cfg!(not(any(target_arch = "mips", target_arch = "mips64"))) {
+            for number in [38, 95] {
+                assert!(explained(io::Error::from_raw_os_error(number)).to_string().contains("Linux 5.13"), "{number}");
+            }
+        }
+        assert_eq!(explained(io::Error::from_raw_os_error(1)).raw_os_error(), Some(1));
+    }
 }

@@ -14,6 +14,8 @@ pub enum Capability {
     NetBindService = 10,
     /// Interfaces, addresses, routes, packet filters, TUN devices.
     NetAdmin = 12,
+    /// Raw packets; before Linux 5.7 also `SO_BINDTODEVICE`.
+    NetRaw = 13,
     /// Load eBPF programs (Linux 5.8).
     Bpf = 39,
 }

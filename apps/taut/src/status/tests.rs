@@ -52,7 +52,7 @@ pub(crate) fn sample() -> Status {
                 mtu: 1420,
                 mtu_by: None,
                 ipv6: true,
-                offload: Vec::new(),
+                offload: ["checksum", "tso", "uso"].map(String::from).to_vec(),
             }),
             udp: None,
             lanes: None,

@@ -1,0 +1,92 @@
+"""Debian's older kernels in virtual machines: the tests of the kernel pass there, and two nodes join and talk directly (`make kernels`)."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from lab.hosts.programs import ROOT
+from lab.hosts.vm import archive, machine
+from lab.runs.kernels import command, pages, rust_tests
+
+OUTPUT = """
+running 4 tests
+test gso ... ok
+test gro - should panic ... ok
+test merging ... FAILED
+test slow ... ignored
+
+failures:
+
+---- merging stdout ----
+thread 'merging' panicked at sys/udp/tests/kernel.rs:1:
+one datagram
+
+failures:
+    merging
+"""
+
+
+@pytest.mark.root
+@pytest.mark.programs
+@pytest.mark.skipif(os.geteuid() != 0, reason="not root: the virtual machine reads files that only root may read")
+@pytest.mark.skipif(bool(command.missing_reason()), reason=command.missing_reason())
+def test_two_nodes_join_on_an_old_kernel_and_the_tests_of_the_kernel_pass_there(tmp_path):
+    # The oldest kernel, which lacks most.
+    series = min(archive.table(), key=lambda name: [int(number) for number in name.split(".")])
+    words = [sys.executable, "-m", "lab.runs.kernels.command", "--kernels", series, "--parts", "facts,tests,network", "--json"]
+    done = subprocess.run([*words, "--output", tmp_path / "results.json"], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    results = json.loads(done.stdout)
+    [kernel] = results["kernels"]
+    parts = kernel["parts"]
+    assert results["schema"] == 1
+    assert {name: part["ok"] for name, part in parts.items()} == {"facts": True, "tests": True, "network": True}, pages.summary(results)
+    assert parts["facts"]["kernel"] == kernel["release"] and kernel["release"].startswith(series)
+    assert parts["tests"]["passed"] > 70
+    assert all(stream["equal"] for stream in parts["network"]["streams"]) and parts["network"]["pings"] == 20
+    # What this kernel lacks is named.
+    assert [one["part"] for one in parts["network"]["sandbox"]["missing"]] == ["files"]
+    assert "uso" not in parts["network"]["offload"]["tun"]
+    assert done.returncode == 0
+    assert not list((command.LOGS / series).glob("initramfs*"))
+
+
+def test_verdicts_are_read_from_the_output_of_a_test_program(tmp_path):
+    program = tmp_path / "program"
+    program.write_text(f"#!/bin/sh\ncat <<'END'\n{OUTPUT}\nEND\nexit 101\n")
+    program.chmod(0o755)
+    job = {"tests": [("udp/kernel", str(program), str(tmp_path))], "known": []}
+    found = rust_tests.run(None, job, lambda text: None)
+    assert (found["ok"], found["passed"], found["ignored"]) == (False, 2, 1)
+    assert [(one["test"], "one datagram" in one["output"]) for one in found["failed"]] == [("merging", True)]
+    assert rust_tests.run(None, {**job, "known": ["udp/kernel::merging"]}, lambda text: None)["ok"]
+    # A program that ends badly without a verdict is a failure, known tests or not.
+    program.write_text("#!/bin/sh\necho 'test gso ... ok'\nexit 139\n")
+    assert not rust_tests.run(None, {**job, "known": ["udp/kernel::gso"]}, lambda text: None)["ok"]
+
+
+def test_a_part_that_failed_is_named(capsys):
+    found = {"series": "5.10", "parts": {}}
+    said = []
+    rows = [{"initiator": "taut", "responder": "kernel", "verdict": "no rekey was seen"}]
+    command._take({"kind": "result", "part": "wireguard", "ok": False, "seconds": 3, "rows": rows}, found, said.append)
+    assert said == ["5.10 wireguard: FAILED: taut → kernel: no rekey was seen (3 s)"]
+    results = {"schema": 1, "kernels": [{"release": "5.10.0", **found}]}
+    assert "| 5.10.0 | wireguard | FAILED | 3 |" in pages.summary(results)
+
+
+def test_a_processor_without_extensions_is_emulated(monkeypatch, tmp_path):
+    """A host that is a virtual machine itself may have a /dev/kvm on which Debian's kernels hang."""
+    assert machine.accelerator() in ("kvm", "tcg")
+    flags = tmp_path / "cpuinfo"
+    flags.write_text("processor\t: 0\nflags\t\t: fpu aes hypervisor\n")
+    monkeypatch.setattr(machine, "CPU_INFO", flags)
+    assert machine.accelerator() == "tcg"
+
+
+def test_every_kernel_is_pinned():
+    for entry in archive.table().values():
+        assert entry["package"].startswith(f"linux-image-{entry['series']}.0-") and entry["version"].startswith(entry["series"])
+        assert len(bytes.fromhex(entry["sha256"])) == 32
