@@ -36,6 +36,61 @@ class Scripts(unittest.TestCase):
                 done = subprocess.run(["sh", "-n", file], capture_output=True, text=True, check=False)
                 self.assertEqual((done.returncode, done.stderr), (0, ""), f"{program.name} {name}")
 
+    def run_with_commands(self, script, commands, *words):
+        """Runs a script of the node's package with these commands in place of the host's, which note how they are called; /etc and /run are folders of the test. Returns (exit status, calls)."""
+        place, calls = self.stage / "root", self.stage / "calls"
+        programs_of_test = self.stage / "bin"
+        programs_of_test.mkdir()
+        for name, body in commands.items():
+            (programs_of_test / name).write_text(f'#!/bin/sh\necho "{name} $*" >> {calls}\n{body}\n')
+            (programs_of_test / name).chmod(0o755)
+        text = Path(packages.script(targets.NODE, script, self.stage)).read_text()
+        text = text.replace("/etc/init.d/", f"{place}/etc/init.d/").replace("/run/", f"{place}/run/").replace("/var/lib/", f"{place}/var/lib/").replace("/usr/bin/taut", "true")
+        done = subprocess.run(["sh", "-c", text, "script", *words], env={"PATH": f"{programs_of_test}:/usr/bin:/bin"}, check=False)
+        return done.returncode, calls.read_text().splitlines() if calls.exists() else []
+
+    def test_fault_l6_a_unit_that_does_not_stop_does_not_keep_the_package(self):
+        (self.stage / "root/run/systemd/system").mkdir(parents=True)
+        code, calls = self.run_with_commands("deb.prerm", {"systemctl": "exit 1"}, "remove")
+        self.assertEqual(code, 0)
+        self.assertIn("systemctl stop", calls[0])
+
+    def test_an_upgrade_restarts_also_what_is_about_to_start(self):
+        (self.stage / "root/run/systemd/system").mkdir(parents=True)
+        listed = 'case "$*" in list-units*activating*) echo "taut.service loaded activating auto-restart Taut" ;; esac'
+        commands = {"systemctl": listed, "deb-systemd-invoke": "", "deb-systemd-helper": ""}
+        code, calls = self.run_with_commands("deb.postinst", commands, "configure", "0.1.0")
+        self.assertEqual((code, calls[-1]), (0, "deb-systemd-invoke restart taut.service"))
+
+    def test_removal_with_openrc_leaves_no_service_in_a_runlevel(self):
+        scripts = self.stage / "root/etc/init.d"
+        scripts.mkdir(parents=True)
+        for name in ("taut", "taut-kill-switch", "taut-relay"):
+            (scripts / name).write_text("")
+        (scripts / "taut.work").symlink_to("taut")
+        _, calls = self.run_with_commands("preremove", {"rc-service": "", "rc-update": ""})
+        deleted = {call.split()[-1] for call in calls if call.startswith("rc-update --quiet --all delete")}
+        self.assertEqual(deleted, {"taut", "taut.work", "taut-kill-switch"})
+        self.assertFalse((scripts / "taut.work").is_symlink())
+
+    def test_a_network_with_openrc_has_flags_of_its_own(self):
+        text = (root.ROOT / "dist/openrc/init.d/taut").read_text().replace("/etc/conf.d/", f"{self.stage}/")
+        (self.stage / "taut.home").write_text('TAUT_FLAGS="--port 2"\n')
+        flags = {}
+        for service in ("taut", "taut.work", "taut.home"):
+            # OpenRC has read conf.d/taut before.
+            script = f'RC_SVCNAME={service}\nTAUT_FLAGS="--port 1"\n{text}\necho "$command_args"'
+            flags[service] = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.split()
+        self.assertEqual(flags, {"taut": ["daemon", "--port", "1"], "taut.work": ["daemon", "--network", "work"], "taut.home": ["daemon", "--network", "home", "--port", "2"]})
+
+    def test_zsh_finds_completions_of_every_kind_of_package(self):
+        folder = self.stage / "manuals/zsh"
+        folder.mkdir(parents=True)
+        (folder / "_taut").write_text("")
+        places = {kind: [one["dst"] for one in packages.pages(targets.NODE, kind, self.stage / "manuals")] for kind in ("deb", "rpm", "apk", "archlinux")}
+        self.assertEqual(places.pop("deb"), ["/usr/share/zsh/vendor-completions/_taut"])
+        self.assertEqual(set(map(tuple, places.values())), {("/usr/share/zsh/site-functions/_taut",)})
+
     def test_a_purge_of_the_node_spares_other_programs(self):
         for name in ("etc/default/taut", "etc/default/taut-work", "var/lib/taut/identity.json", "var/lib/taut-work/identity.json", "etc/taut/taut.toml"):
             self.assertFalse(self.after_purge(name).exists(), name)
