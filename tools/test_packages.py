@@ -128,6 +128,7 @@ class Signatures(unittest.TestCase):
         (self.folder / "taut.deb").write_bytes(b"a package")
         sums = subprocess.run(["sha256sum", "taut.deb"], cwd=self.folder, capture_output=True, text=True, check=True).stdout
         (self.folder / signing.SUMS).write_text(sums)
+        (self.folder / signing.RELEASE).write_text("taut-release 1\nversion 0.3.0\nmade 1\n")
         with mock.patch.object(signing, "LOCAL_KEY", Path(folder.name) / "key.pem"), mock.patch.object(root, "say"):
             signing.sign(self.folder)
             self.assertEqual(signing.LOCAL_KEY.stat().st_mode & 0o777, 0o600)
@@ -144,6 +145,10 @@ class Signatures(unittest.TestCase):
         (self.folder / "taut.deb").write_bytes(b"A package")
         sums = subprocess.run(["sha256sum", "taut.deb"], cwd=self.folder, capture_output=True, text=True, check=True).stdout
         (self.folder / signing.SUMS).write_text(sums)
+        self.assertFalse(signing.check(self.folder, self.public))
+
+    def test_fault_l6_a_changed_list_of_the_release_is_refused(self):
+        (self.folder / signing.RELEASE).write_text("taut-release 1\nversion 9.9.9\nmade 1\n")
         self.assertFalse(signing.check(self.folder, self.public))
 
     def test_fault_l6_a_signature_of_another_key_is_refused(self):
