@@ -210,6 +210,7 @@ fn install(manager: Manager, root: &Path, options: &Options) -> Result<Done, Fau
         return Err(Fault::failed("procd starts all networks of a host by one service", hint));
     }
     let program = program(options.root.as_deref())?;
+    check_visible(manager, &program)?;
     check_free(manager, root)?;
     let mut steps = Vec::new();
     for file in files(manager, &program) {
@@ -320,6 +321,21 @@ fn uninstall(manager: Manager, root: &Path, options: &Options) -> Result<Done, F
         )],
     };
     Ok(Done { schema: SCHEMA, manager, service, steps, hints })
+}
+
+/// Refuses a program in a directory that the unit hides from its own service (`ProtectHome=`, `PrivateTmp=`): it could not be started.
+fn check_visible(manager: Manager, program: &Path) -> Result<(), Fault> {
+    let hidden = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
+    match hidden.into_iter().find(|folder| manager == Manager::Systemd && program.starts_with(folder)) {
+        None => Ok(()),
+        Some(folder) => Err(Fault::failed(
+            format!(
+                "{} is below {folder}, which the service does not see: it could not start this program",
+                program.display()
+            ),
+            "copy it to /usr/local/bin/taut, and run `taut service install` from there; nothing was changed",
+        )),
+    }
 }
 
 /// Refuses to install beside a service that something else installed.
