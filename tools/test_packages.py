@@ -83,6 +83,17 @@ class Scripts(unittest.TestCase):
             flags[service] = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.split()
         self.assertEqual(flags, {"taut": ["daemon", "--port", "1"], "taut.work": ["daemon", "--network", "work"], "taut.home": ["daemon", "--network", "home", "--port", "2"]})
 
+    def test_a_router_loads_the_kill_switch_of_each_network_at_boot(self):
+        program = self.stage / "taut"
+        program.write_text(f'#!/bin/sh\necho "$*" >> {self.stage}/calls\n')
+        program.chmod(0o755)
+        text = (root.ROOT / "dist/openwrt/taut.init").read_text().replace("PROGRAM=/usr/bin/taut", f"PROGRAM={program}")
+        # What rc.common and functions.sh have.
+        uci = 'config_load() { :; }\nconfig_foreach() { for each in main work off; do $1 $each; done; }\nconfig_get_bool() { [ "$2" = off ] && eval "$1=0" || eval "$1=1"; }\nstart() { echo started; }\n'
+        done = subprocess.run(["sh", "-c", f"{uci}\n{text}\nboot"], capture_output=True, text=True, check=True)
+        self.assertEqual(done.stdout, "started\n")
+        self.assertEqual((self.stage / "calls").read_text().splitlines(), ["kill-switch load", "--network work kill-switch load --state /etc/taut/state-work"])
+
     def test_zsh_finds_completions_of_every_kind_of_package(self):
         folder = self.stage / "manuals/zsh"
         folder.mkdir(parents=True)
