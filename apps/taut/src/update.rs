@@ -16,6 +16,7 @@ mod source;
 mod trial;
 
 use std::fs;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -270,9 +271,11 @@ fn read_file(path: &Path, most: usize) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Writes a file whole: at any moment there is the former one or this one.
+/// Writes a file whole: at any moment there is the former one or this one. The directory may belong to another user, whose links are not followed.
 fn replace_file(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let new = path.with_extension("new");
-    fs::write(&new, bytes)?;
+    let _ = fs::remove_file(&new);
+    let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&new)?;
+    std::io::Write::write_all(&mut file, bytes)?;
     fs::rename(&new, path)
 }
