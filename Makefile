@@ -385,6 +385,18 @@ packages-previous: ## packages of the latest release for x86-64, which tests of 
 	@version=$$(python3 -m lab.nodes.releases | tail -n 1) && tools/packages.py --targets x86-64 \
 	    --commit "$$(python3 -m lab.nodes.releases "$$version")" --output "target/packages-$$version"
 
+.PHONY: check-targets test-targets
+check-targets: ## cargo check of node and relay for a 32-bit and a big-endian processor; TARGETS='armv7 mips' (root; the network the first time)
+	@tools/setup packages
+	@tools/targets.py check $(TARGETS)
+test-targets: ## the unit tests of core/ for these processors under qemu; TARGETS=armv7 (root; the network the first time)
+	@tools/setup packages
+	@tools/targets.py test $(TARGETS)
+
+.PHONY: ci-matrix
+ci-matrix: ## lists ci/matrix.toml: processors, kernels, distributions, and what can run here; RUN=NAME, KIND or all-possible runs; ARGS=--json
+	@tools/matrix.py $(if $(RUN),--run '$(RUN)') $(ARGS)
+
 .PHONY: packages-run
 packages-run: ## two nodes of each built program shake hands, under qemu where the processor is another (needs root)
 	@tools/setup packages

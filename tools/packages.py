@@ -57,7 +57,7 @@ def remove(output):
 
 def compare(first, second):
     """Returns the files that differ between two builds."""
-    names = sorted({file.name for folder in (first, second) for file in folder.iterdir()} - {signing.SIGNATURE, signing.PUBLIC})
+    names = sorted({file.name for folder in (first, second) for file in folder.iterdir()} - {*map(signing.signature, signing.SIGNED), signing.PUBLIC})
     return [name for name in names if not ((first / name).exists() and (second / name).exists() and filecmp.cmp(first / name, second / name, shallow=False))]
 
 
@@ -73,7 +73,7 @@ def build_twice(words):
     for name in different:
         print(f"packages: {name} differs between the two builds", file=sys.stderr)
     if not different:
-        root.say(f"both builds have the same {len(list(folders[0].iterdir())) - 2} files, byte for byte")
+        root.say(f"both builds have the same {len(list(folders[0].iterdir())) - len(signing.SIGNED) - 1} files, byte for byte")
     return bool(different)
 
 

@@ -37,6 +37,72 @@ class Scripts(unittest.TestCase):
                 done = subprocess.run(["sh", "-n", file], capture_output=True, text=True, check=False)
                 self.assertEqual((done.returncode, done.stderr), (0, ""), f"{program.name} {name}")
 
+    def run_with_commands(self, script, commands, *words):
+        """Runs a script of the node's package with these commands in place of the host's, which note how they are called; /etc and /run are folders of the test. Returns (exit status, calls)."""
+        place, calls = self.stage / "root", self.stage / "calls"
+        programs_of_test = self.stage / "bin"
+        programs_of_test.mkdir()
+        for name, body in commands.items():
+            (programs_of_test / name).write_text(f'#!/bin/sh\necho "{name} $*" >> {calls}\n{body}\n')
+            (programs_of_test / name).chmod(0o755)
+        text = Path(packages.script(targets.NODE, script, self.stage)).read_text()
+        text = text.replace("/etc/init.d/", f"{place}/etc/init.d/").replace("/run/", f"{place}/run/").replace("/var/lib/", f"{place}/var/lib/").replace("/usr/bin/taut", "true")
+        done = subprocess.run(["sh", "-c", text, "script", *words], env={"PATH": f"{programs_of_test}:/usr/bin:/bin"}, check=False)
+        return done.returncode, calls.read_text().splitlines() if calls.exists() else []
+
+    def test_fault_l6_a_unit_that_does_not_stop_does_not_keep_the_package(self):
+        (self.stage / "root/run/systemd/system").mkdir(parents=True)
+        code, calls = self.run_with_commands("deb.prerm", {"systemctl": "exit 1"}, "remove")
+        self.assertEqual(code, 0)
+        self.assertIn("systemctl stop", calls[0])
+
+    def test_an_upgrade_restarts_also_what_is_about_to_start(self):
+        (self.stage / "root/run/systemd/system").mkdir(parents=True)
+        listed = 'case "$*" in list-units*activating*) echo "taut.service loaded activating auto-restart Taut" ;; esac'
+        commands = {"systemctl": listed, "deb-systemd-invoke": "", "deb-systemd-helper": ""}
+        code, calls = self.run_with_commands("deb.postinst", commands, "configure", "0.1.0")
+        self.assertEqual((code, calls[-1]), (0, "deb-systemd-invoke restart taut.service"))
+
+    def test_removal_with_openrc_leaves_no_service_in_a_runlevel(self):
+        scripts = self.stage / "root/etc/init.d"
+        scripts.mkdir(parents=True)
+        for name in ("taut", "taut-kill-switch", "taut-relay"):
+            (scripts / name).write_text("")
+        (scripts / "taut.work").symlink_to("taut")
+        _, calls = self.run_with_commands("preremove", {"rc-service": "", "rc-update": ""})
+        deleted = {call.split()[-1] for call in calls if call.startswith("rc-update --quiet --all delete")}
+        self.assertEqual(deleted, {"taut", "taut.work", "taut-kill-switch"})
+        self.assertFalse((scripts / "taut.work").is_symlink())
+
+    def test_a_network_with_openrc_has_flags_of_its_own(self):
+        text = (root.ROOT / "dist/openrc/init.d/taut").read_text().replace("/etc/conf.d/", f"{self.stage}/")
+        (self.stage / "taut.home").write_text('TAUT_FLAGS="--port 2"\n')
+        flags = {}
+        for service in ("taut", "taut.work", "taut.home"):
+            # OpenRC has read conf.d/taut before.
+            script = f'RC_SVCNAME={service}\nTAUT_FLAGS="--port 1"\n{text}\necho "$command_args"'
+            flags[service] = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.split()
+        self.assertEqual(flags, {"taut": ["daemon", "--port", "1"], "taut.work": ["daemon", "--network", "work"], "taut.home": ["daemon", "--network", "home", "--port", "2"]})
+
+    def test_a_router_loads_the_kill_switch_of_each_network_at_boot(self):
+        program = self.stage / "taut"
+        program.write_text(f'#!/bin/sh\necho "$*" >> {self.stage}/calls\n')
+        program.chmod(0o755)
+        text = (root.ROOT / "dist/openwrt/taut.init").read_text().replace("PROGRAM=/usr/bin/taut", f"PROGRAM={program}")
+        # What rc.common and functions.sh have.
+        uci = 'config_load() { :; }\nconfig_foreach() { for each in main work off; do $1 $each; done; }\nconfig_get_bool() { [ "$2" = off ] && eval "$1=0" || eval "$1=1"; }\nstart() { echo started; }\n'
+        done = subprocess.run(["sh", "-c", f"{uci}\n{text}\nboot"], capture_output=True, text=True, check=True)
+        self.assertEqual(done.stdout, "started\n")
+        self.assertEqual((self.stage / "calls").read_text().splitlines(), ["kill-switch load", "--network work kill-switch load --state /etc/taut/state-work"])
+
+    def test_zsh_finds_completions_of_every_kind_of_package(self):
+        folder = self.stage / "manuals/zsh"
+        folder.mkdir(parents=True)
+        (folder / "_taut").write_text("")
+        places = {kind: [one["dst"] for one in packages.pages(targets.NODE, kind, self.stage / "manuals")] for kind in ("deb", "rpm", "apk", "archlinux")}
+        self.assertEqual(places.pop("deb"), ["/usr/share/zsh/vendor-completions/_taut"])
+        self.assertEqual(set(map(tuple, places.values())), {("/usr/share/zsh/site-functions/_taut",)})
+
     def test_a_purge_of_the_node_spares_other_programs(self):
         for name in ("etc/default/taut", "etc/default/taut-work", "var/lib/taut/identity.json", "var/lib/taut-work/identity.json", "etc/taut/taut.toml"):
             self.assertFalse(self.after_purge(name).exists(), name)
@@ -88,6 +154,7 @@ class Signatures(unittest.TestCase):
         (self.folder / "taut.deb").write_bytes(b"a package")
         sums = subprocess.run(["sha256sum", "taut.deb"], cwd=self.folder, capture_output=True, text=True, check=True).stdout
         (self.folder / signing.SUMS).write_text(sums)
+        (self.folder / signing.RELEASE).write_text("taut-release 1\nversion 0.3.0\nmade 1\n")
         with mock.patch.object(signing, "LOCAL_KEY", Path(folder.name) / "key.pem"), mock.patch.object(root, "say"):
             signing.sign(self.folder)
             self.assertEqual(signing.LOCAL_KEY.stat().st_mode & 0o777, 0o600)
@@ -104,6 +171,10 @@ class Signatures(unittest.TestCase):
         (self.folder / "taut.deb").write_bytes(b"A package")
         sums = subprocess.run(["sha256sum", "taut.deb"], cwd=self.folder, capture_output=True, text=True, check=True).stdout
         (self.folder / signing.SUMS).write_text(sums)
+        self.assertFalse(signing.check(self.folder, self.public))
+
+    def test_fault_l6_a_changed_list_of_the_release_is_refused(self):
+        (self.folder / signing.RELEASE).write_text("taut-release 1\nversion 9.9.9\nmade 1\n")
         self.assertFalse(signing.check(self.folder, self.public))
 
     def test_fault_l6_a_signature_of_another_key_is_refused(self):

@@ -1,6 +1,8 @@
 """The daemon's sandbox (fault P3): what code that an attacker runs inside of the daemon cannot do, and that all of the daemon is inside."""
 
 import hashlib
+import json
+import os
 import re
 import shutil
 import signal
@@ -104,6 +106,23 @@ def test_fault_p3_every_thread_is_inside_and_the_node_works(mesh):
     assert re.search(r"Max core file size +0 +0 ", limits)
     keys = [path for path in two.state.iterdir() if path.stat().st_mode & 0o077]
     assert two.state.stat().st_mode & 0o077 == 0 and keys == [], "other users cannot read a state file"
+
+
+def test_the_end_of_the_process_beside_the_daemon_is_told(mesh):
+    [node] = mesh(nodes=1).nodes
+    node.stop()
+    node.start().up()
+    assert node.status()["warnings"] == []
+    children = Path(f"/proc/{node.process.pid}/task/{node.process.pid}/children").read_text().split()
+    beside = [int(pid) for pid in children if b"\0outside\0" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    assert len(beside) == 1
+    os.kill(beside[0], signal.SIGKILL)
+    status = node.wait_for(lambda status: status["warnings"], "its warning")
+    assert "`taut outside` ended" in status["warnings"][0]["message"] and "restart" in status["warnings"][0]["hint"]
+    events = [json.loads(line)["event"] for line in node.taut("log", "--json", "--state", node.state).stdout.splitlines()]
+    assert events.count("outside-ended") == 1
+    node.restart()
+    assert node.status()["warnings"] == []
 
 
 def test_the_sandbox_is_switched_off_at_the_start_only(mesh):

@@ -109,6 +109,14 @@ def test_fault_l6_a_host_without_a_service_manager_or_program_says_so(tmp_path):
     assert service(tmp_path, "install", "--manager", "upstart")[0] == 2
 
 
+def test_fault_l6_a_program_that_the_unit_would_not_see_is_refused(lab):
+    machine = Machine(lab.host("node", lab.switch("internet")), "")
+    machine.run(f"mkdir -p /run/systemd/system; install {binary('taut')} /root/taut")
+    said = machine.run("/root/taut service install --manager systemd || true")
+    assert "/root/taut is below /root, which the service does not see" in said and "/usr/local/bin/taut" in said
+    assert machine.traces() == machine.before | {"/root/taut"}
+
+
 def test_another_network_has_a_service_of_its_own(tmp_path):
     for manager, link in (("systemd", "etc/systemd/system/multi-user.target.wants/taut@work.service"), ("openrc", "etc/runlevels/default/taut.work")):
         root = image(tmp_path / manager, manager)

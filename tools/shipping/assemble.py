@@ -70,6 +70,14 @@ def ship(program, target, pages, version, stamp, date):
         yield record(packages.make(program, target, kind, own, found, stage / kind, date, OUT), kind, program.name, own, target.name)
 
 
+def release(version, date, entries):
+    """Returns the list that `taut update` reads (docs/spec/release.md): the programs, without packages and images, which other programs install."""
+    lines = ["taut-release 1", f"version {version}", f"made {date}"]
+    programs = (entry for entry in entries if entry["kind"] == "program")
+    lines += [f"program {entry['name']} {entry['architecture']} {entry['bytes']} {entry['sha256']} {entry['file']}" for entry in programs]
+    return "\n".join(lines) + "\n"
+
+
 def main(version, date, *names):
     chosen = [targets.named(name) for name in names]
     date, moment = int(date), time.strftime("%Y%m%d%H%M", time.gmtime(int(date)))
@@ -88,6 +96,7 @@ def main(version, date, *names):
             file = images.make(program, binaries, whole, date, OUT)
             entries.append(record(file, "oci", program.name, whole, "+".join(target.name for target, _ in binaries)))
     (OUT / "index.json").write_text(json.dumps({"schema": SCHEMA, "version": whole, "files": entries}, indent=1) + "\n", encoding="utf-8")
+    (OUT / "RELEASE").write_text(release(whole, date, entries), encoding="utf-8")
     sums = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in sorted(OUT.iterdir())]
     (OUT / "SHA256SUMS").write_text("".join(sums), encoding="utf-8")
 

@@ -90,17 +90,22 @@ def contents(program, kind, binary, manuals, licences, stage):
     if kind == "ipk":
         # Flash is scarce: the licences of libraries are beside the packages, in licences-*.txt.
         return [*found, entry(SOURCE / "LICENSE", f"/usr/share/licenses/{program.name}/LICENSE")]
-    found += pages(program, manuals) + documents(program)
+    found += pages(program, kind, manuals) + documents(program)
     # rpm removes only folders that a package owns.
     found += [{"dst": f"/usr/share/{folder}/{program.name}", "type": "dir"} for folder in ("doc", *(() if kind == "deb" else ("licenses",)))]
     place = f"/usr/share/doc/{program.name}/copyright" if kind == "deb" else f"/usr/share/licenses/{program.name}/LICENSE"
     return [*found, entry(SOURCE / "LICENSE", place), entry(licences, f"/usr/share/doc/{program.name}/licences-of-libraries.txt")]
 
 
-def pages(program, manuals):
+# Where zsh looks, by the kind of package: Debian's own place for packages, and that of zsh elsewhere.
+ZSH = {"deb": "/usr/share/zsh/vendor-completions"}
+ZSH_ELSEWHERE = "/usr/share/zsh/site-functions"
+
+
+def pages(program, kind, manuals):
     """Manual pages and completions, which tools/manuals.py wrote."""
     names = {"taut", "taut-wg"} if program is targets.NODE else {program.name}
-    places = {"bash": "/usr/share/bash-completion/completions", "zsh": "/usr/share/zsh/vendor-completions", "fish": "/usr/share/fish/vendor_completions.d"}
+    places = {"bash": "/usr/share/bash-completion/completions", "zsh": ZSH.get(kind, ZSH_ELSEWHERE), "fish": "/usr/share/fish/vendor_completions.d"}
     found = []
     for file in sorted(manuals.rglob("*")):
         if not file.is_file() or re.sub(r"^_|\.(1|8|bash|fish)$", "", file.name) not in names:

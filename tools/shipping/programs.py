@@ -72,15 +72,16 @@ def version():
     return re.search(r'^version = "([^"]+)"', (root.INSIDE["/src"] / "Cargo.toml").read_text(encoding="utf-8"), re.MULTILINE)[1]
 
 
-def vendor():
-    """Fetches the libraries that Cargo.lock names, with their checksums, and those of the standard library."""
-    lock = (root.INSIDE["/src"] / "Cargo.lock").read_bytes()
+def vendor(place=None):
+    """Fetches the libraries that Cargo.lock names, with their checksums, and those of the standard library. `place` has the sources; without it, those in the root."""
+    folders = {**root.INSIDE, **({"/src": place} if place else {})}
+    lock = (folders["/src"] / "Cargo.lock").read_bytes()
     wanted = hashlib.sha256(lock + root.output("rustc", "--version").encode()).hexdigest()
     stamp = root.INSIDE["/build"] / "vendored"
     if stamp.exists() and stamp.read_text() == wanted:
         return
     root.say("fetching the libraries that Cargo.lock names")
-    root.output("sh", "-c", f"cd /src && cargo vendor --quiet --locked --versioned-dirs --sync {LIBRARY}/Cargo.toml /vendor", online=True)
+    root.output("sh", "-c", f"cd /src && cargo vendor --quiet --locked --versioned-dirs --sync {LIBRARY}/Cargo.toml /vendor", online=True, folders=folders)
     home = root.INSIDE["/build"] / "home" / ".cargo"
     home.mkdir(parents=True, exist_ok=True)
     (home / "config.toml").write_text(VENDORED)

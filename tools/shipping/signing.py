@@ -1,4 +1,4 @@
-"""The signature over the list of checksums. `openssl`, which is on nearly every host, makes and checks it, without a network.
+"""The signatures over the checksums and over the list of the release. `openssl`, which is on nearly every host, makes and checks it, without a network.
 
 The key is a file in PEM, named by TAUT_SIGNING_KEY. Without one, a key for packages of this machine alone is made below target/; nobody should trust it elsewhere.
 """
@@ -9,7 +9,17 @@ from pathlib import Path
 
 from . import root
 
-SUMS, SIGNATURE, PUBLIC = "SHA256SUMS", "SHA256SUMS.sig", "taut-packages.pub"
+SUMS, PUBLIC = "SHA256SUMS", "taut-packages.pub"
+# The list that `taut update` reads. It is signed by itself, because that program reads nothing else; its first line tells it from checksums.
+RELEASE = "RELEASE"
+SIGNED = (SUMS, RELEASE)
+
+
+def signature(name):
+    """Returns the name of the signature over a file."""
+    return f"{name}.sig"
+
+
 LOCAL_KEY = root.ROOT / "target" / "packages-key.pem"
 
 
@@ -32,15 +42,17 @@ def openssl(*words):
 
 
 def sign(folder):
-    """Signs the checksums in a folder, and puts the public key beside them."""
+    """Signs the checksums and the list in a folder, and puts the public key beside them."""
     private = key()
     openssl("pkey", "-in", private, "-pubout", "-out", folder / PUBLIC)
-    openssl("pkeyutl", "-sign", "-inkey", private, "-rawin", "-in", folder / SUMS, "-out", folder / SIGNATURE)
+    for name in SIGNED:
+        openssl("pkeyutl", "-sign", "-inkey", private, "-rawin", "-in", folder / name, "-out", folder / signature(name))
 
 
 def check(folder, public):
-    """Returns true if the checksums in a folder have a signature of this public key, and all files have their checksums."""
-    words = ["pkeyutl", "-verify", "-pubin", "-inkey", public, "-rawin", "-in", folder / SUMS, "-sigfile", folder / SIGNATURE]
-    if subprocess.run(["openssl", *map(str, words)], capture_output=True, check=False).returncode:
-        return False
+    """Returns true if checksums and list in a folder have a signature of this public key, and all files have their checksums."""
+    for name in SIGNED:
+        words = ["pkeyutl", "-verify", "-pubin", "-inkey", public, "-rawin", "-in", folder / name, "-sigfile", folder / signature(name)]
+        if subprocess.run(["openssl", *map(str, words)], capture_output=True, check=False).returncode:
+            return False
     return subprocess.run(["sha256sum", "--quiet", "--check", SUMS], cwd=folder, capture_output=True, check=False).returncode == 0

@@ -23,7 +23,15 @@ where it comes from. It changes nothing, and needs no daemon. `taut help daemon`
 Exit status: 0 if a daemon would start with these settings, 1 if something is wrong: each problem is printed with its line and column.";
 
 /// Variables of the node that are no settings. Those that begin with `TAUT_TEST_` are for tests.
-const VARIABLES: [&str; 5] = ["TAUT_AUTHKEY", "TAUT_STATE_DIR", "TAUT_SOCKET", "TAUT_CONFIG", "TAUT_COORDINATOR"];
+const VARIABLES: [&str; 7] = [
+    "TAUT_AUTHKEY",
+    "TAUT_STATE_DIR",
+    "TAUT_SOCKET",
+    "TAUT_CONFIG",
+    "TAUT_COORDINATOR",
+    "TAUT_UPDATE_FROM",
+    "TAUT_UPDATE_KEY",
+];
 /// Bits of a file's mode with which other users may change it.
 const WRITABLE: u32 = 0o022;
 

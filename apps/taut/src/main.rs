@@ -38,6 +38,7 @@ mod status;
 mod table;
 mod token;
 mod up;
+mod update;
 mod verb;
 mod version;
 mod wg;

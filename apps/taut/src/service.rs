@@ -88,6 +88,59 @@ struct ServiceStatus {
     daemon_answers: Option<bool>,
 }
 
+/// The services of a program that a service manager runs at the moment: the node's, and those of its other networks.
+pub(crate) struct Running {
+    manager: Option<Manager>,
+    services: Vec<String>,
+    sockets: Vec<PathBuf>,
+}
+
+impl Running {
+    /// Finds them. A service that starts another program is left out.
+    pub(crate) fn find(program: &Path) -> Self {
+        let root = Path::new("/");
+        let starts = |manager: &Manager| {
+            let own = files(*manager, program).first().map(|file| below(root, file.path));
+            let file = manager.packaged(root).filter(|_| own.as_ref().is_none_or(|own| !own.exists())).or(own);
+            let text = file.and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
+            text.split(|letter: char| letter.is_whitespace() || "=\"".contains(letter))
+                .any(|word| Path::new(word) == program)
+        };
+        let manager = Manager::find(root).filter(|manager| manager.runs() && starts(manager));
+        let mut found = Self { manager, services: Vec::new(), sockets: Vec::new() };
+        let Some(manager) = manager else { return found };
+        let others = files::other_networks(manager, root);
+        let mut add = |network: Option<&str>, socket| {
+            let service = manager.service(network);
+            if manager.is_active(&service) {
+                found.services.push(service);
+                found.sockets.push(socket);
+            }
+        };
+        add(None, default_socket());
+        for name in &others {
+            add(Some(name), chosen::socket(name));
+        }
+        found
+    }
+
+    /// Restarts them.
+    pub(crate) fn restart(&self) -> Result<(), Fault> {
+        let Some(manager) = self.manager else { return Ok(()) };
+        self.services.iter().try_for_each(|service| manager.restart(service))
+    }
+
+    /// Returns their names.
+    pub(crate) fn services(&self) -> &[String] {
+        &self.services
+    }
+
+    /// Returns the sockets on which their daemons answer.
+    pub(crate) fn sockets(&self) -> &[PathBuf] {
+        &self.sockets
+    }
+}
+
 pub(crate) fn run(words: Words) -> Result<(), Fault> {
     let options = parse(words)?;
     let root = options.root.as_deref().unwrap_or(Path::new("/"));
@@ -157,6 +210,7 @@ fn install(manager: Manager, root: &Path, options: &Options) -> Result<Done, Fau
         return Err(Fault::failed("procd starts all networks of a host by one service", hint));
     }
     let program = program(options.root.as_deref())?;
+    check_visible(manager, &program)?;
     check_free(manager, root)?;
     let mut steps = Vec::new();
     for file in files(manager, &program) {
@@ -267,6 +321,21 @@ fn uninstall(manager: Manager, root: &Path, options: &Options) -> Result<Done, F
         )],
     };
     Ok(Done { schema: SCHEMA, manager, service, steps, hints })
+}
+
+/// Refuses a program in a directory that the unit hides from its own service (`ProtectHome=`, `PrivateTmp=`): it could not be started.
+fn check_visible(manager: Manager, program: &Path) -> Result<(), Fault> {
+    let hidden = ["/home", "/root", "/run/user", "/tmp", "/var/tmp"];
+    match hidden.into_iter().find(|folder| manager == Manager::Systemd && program.starts_with(folder)) {
+        None => Ok(()),
+        Some(folder) => Err(Fault::failed(
+            format!(
+                "{} is below {folder}, which the service does not see: it could not start this program",
+                program.display()
+            ),
+            "copy it to /usr/local/bin/taut, and run `taut service install` from there; nothing was changed",
+        )),
+    }
 }
 
 /// Refuses to install beside a service that something else installed.

@@ -4,7 +4,7 @@ use crate::fault::{Fault, suggestion};
 use crate::flags::Words;
 use crate::{
     accept, bugreport, config, daemon, down, hosts, ip, kill_switch, leave, log, metrics, netcheck, networks, output,
-    ping, rotate_key, service, set, status, up, version, wg, why,
+    ping, rotate_key, service, set, status, up, update, version, wg, why,
 };
 
 /// A verb of the command line.
@@ -162,6 +162,13 @@ const VERBS: &[Verb] = &[
         arguments: service::ARGUMENTS,
         details: service::DETAILS,
         run: service::run,
+    },
+    Verb {
+        name: "update",
+        summary: "tell whether a newer release exists, or install it",
+        arguments: update::ARGUMENTS,
+        details: update::DETAILS,
+        run: update::run,
     },
     Verb {
         name: "wg",

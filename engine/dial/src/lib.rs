@@ -8,7 +8,7 @@
 //! - [`resolve`] finds the addresses of a name, also where the host cannot;
 //! - [`Backoff`] tells the pause before the next attempt.
 //!
-//! - [`fetch()`] returns a short answer of a server whose key is not pinned yet, and checks its certificate.
+//! - [`fetch()`] returns a short answer of a server whose key is not pinned yet, and checks its certificate; [`download()`] writes a file.
 //!
 //! Without the feature `tls`, https URLs are refused.
 //!
@@ -32,7 +32,7 @@ mod url;
 pub use backoff::Backoff;
 pub use broken::Broken;
 pub use dial::{Cancel, Dial, Stage, connect};
-pub use fetch::{AUTHORITIES, fetch};
+pub use fetch::{AUTHORITIES, download, fetch};
 pub use names::{LookUp, MAX_ADDRESSES, look_up, look_up_by, resolve};
 pub use random::{Jitter, private_key};
 pub use sealed_channel::{ChannelTarget, Received, SealedChannel};

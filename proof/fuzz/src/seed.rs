@@ -38,6 +38,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "text" => ["100.64.0.0/10", "fd00:7a07::/48", "my-host.example", "AAECAw==", "_-8", &key().to_string()]
             .map(bytes)
             .to_vec(),
+        "release" => crate::release::seeds(),
         "toml" => crate::settings_file::seeds(),
         "token" => tokens(),
         "url" => ["http://10.0.0.1:8288", "https://taut.example/vpn/", "http://[fd00::1]:80", " HTTP://a "]

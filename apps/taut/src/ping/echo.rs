@@ -14,6 +14,9 @@ const PAYLOAD: usize = 56;
 /// Bytes of the largest possible reply, including an IPv4 header with options.
 const MAX_ANSWER: usize = 60 + HEADER + PAYLOAD;
 
+/// What to do where the kernel refuses both kinds of sockets. Root of a container often has neither right.
+const NO_SOCKET: &str = "try again as root; in a container give it the capability NET_RAW, or the setting net.ipv4.ping_group_range=\"0 0\"";
+
 /// A socket that sends echo requests to one address and receives only from it.
 pub(super) struct Echoes {
     socket: Socket,
@@ -33,7 +36,7 @@ impl Echoes {
         };
         let socket = Socket::new(domain, Type::RAW, Some(protocol))
             .or_else(|_| Socket::new(domain, Type::DGRAM, Some(protocol)))
-            .map_err(|error| Fault::failed(format!("echo requests may not be sent: {error}"), "try again as root"))?;
+            .map_err(|error| Fault::failed(format!("echo requests cannot be sent: {error}"), NO_SOCKET))?;
         // A connected socket receives only from this address.
         socket
             .connect(&SockAddr::from(SocketAddr::new(address, 0)))

@@ -154,6 +154,10 @@ impl Manager {
         carry_out(&self.command("stop", service))
     }
 
+    pub(super) fn restart(self, service: &str) -> Result<(), Fault> {
+        carry_out(&self.command("restart", service))
+    }
+
     /// Returns true if it runs a service.
     pub(super) fn is_active(self, service: &str) -> bool {
         let action = match self {

@@ -1,7 +1,7 @@
 //! The daemon's sandbox, and the processes that the daemon starts before it enters that.
 
 use super::Daemon;
-use crate::api::SandboxStatus;
+use crate::api::{Failure, SandboxStatus};
 use crate::basics::clocks;
 use crate::config::DaemonConfig;
 use crate::log::{Value, kind};
@@ -38,6 +38,22 @@ impl Confined {
 }
 
 impl Daemon {
+    /// Records once that the process beside the daemon has ended.
+    pub(super) fn turn_outside(&mut self) {
+        if !self.outside_ended && outside::has_ended() {
+            self.outside_ended = true;
+            self.note(&kind::OUTSIDE_ENDED, &[]);
+        }
+    }
+
+    /// Returns a warning if that process has ended.
+    pub(super) fn outside_warning(&self) -> Option<Failure> {
+        outside::has_ended().then(|| Failure {
+            message: String::from("the process `taut outside` ended: names of coordinators and relays are not looked up any more, and this host's resolver is not looked after"),
+            hint: String::from("restart the daemon, such as by `systemctl restart taut`, which starts it again; until then connections go on"),
+        })
+    }
+
     /// Records which rights the daemon gave up.
     pub(super) fn note_sandbox(&mut self, sandbox: &Result<SandboxStatus, String>) {
         match sandbox {

@@ -136,6 +136,8 @@ struct Daemon {
     exit: ExitRoutes,
     /// True if what `taut set` keeps is not on the disk yet.
     settings_unsaved: bool,
+    /// True if the end of `taut outside` was recorded.
+    outside_ended: bool,
     /// What the service manager learns.
     service: Service,
     /// The settings when the network started.
@@ -222,6 +224,7 @@ impl Daemon {
             guard,
             exit,
             settings_unsaved: false,
+            outside_ended: false,
             service,
             started_with: None,
             ending: None,
@@ -304,6 +307,7 @@ impl Daemon {
         self.turn_kill_switch(clocks.now);
         self.turn_exit(clocks.now);
         self.turn_resolver(clocks.now);
+        self.turn_outside();
         self.turn_log();
         self.turn_service(clocks.now);
     }

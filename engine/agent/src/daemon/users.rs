@@ -308,6 +308,7 @@ impl Daemon {
             warnings: self
                 .expiry_warning(now)
                 .into_iter()
+                .chain(self.outside_warning())
                 .chain(self.kill_switch_warning())
                 .chain(self.exit_warnings())
                 .chain(overlay.map_or_else(Vec::new, Overlay::warnings))

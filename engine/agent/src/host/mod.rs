@@ -8,6 +8,7 @@
 //! - `limits`: the MTUs that follow from the packet limits of the peers;
 //! - `mtu`: how the device and the routes get them;
 //! - `packet_filter`: whether the host has nftables;
+//! - `record`: what is noted for the next start after a crash;
 //! - `schedule`: the times of checks and restorations;
 //! - `surroundings`: the host's other interfaces, the endpoints that peers are told of, and other overlays;
 //! - `conflicts`: overlay addresses that this host uses for something else.
@@ -20,6 +21,7 @@ mod guard;
 mod limits;
 mod mtu;
 mod packet_filter;
+mod record;
 mod schedule;
 mod services;
 mod surroundings;

@@ -41,6 +41,7 @@ kinds! {
     DAEMON_STOPPING Daemon Info "daemon-stopping" "the daemon stops" ["reason"]
     SANDBOX_ENTERED Daemon Info "sandbox-entered" "the daemon gave up rights that it does not need" ["parts" "missing"]
     SANDBOX_OFF Daemon Warn "sandbox-off" "the daemon keeps all rights" ["reason"]
+    OUTSIDE_ENDED Daemon Warn "outside-ended" "the process beside the daemon ended" []
     USER_COMMAND Daemon Info "user-command" "a local user gave a command" ["command"]
     HOST_SLEPT Daemon Info "host-slept" "the host slept" ["slept_s"]
     CLOCK_JUMPED Daemon Warn "clock-jumped" "the wall clock was set" ["direction" "by_s"]

@@ -46,6 +46,17 @@ fn ask_for(what: u8) -> Option<io::Result<UnixStream>> {
 }
 
 impl Control {
+    /// Looks whether the other end of the socket is gone. While an answer is owed, the end of that wait tells.
+    fn has_ended(&mut self) -> bool {
+        if self.owed > 0 || self.stream.set_nonblocking(true).is_err() {
+            return false;
+        }
+        // Nothing is owed, so there is nothing to read but the end.
+        let read = self.stream.read(&mut [0]);
+        let _ = self.stream.set_nonblocking(false);
+        !matches!(read, Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted))
+    }
+
     fn ask_for(&mut self, what: u8) -> io::Result<UnixStream> {
         while self.owed > 0 {
             // Whoever asked first has waited already, and the others, among them the daemon's main thread, do not.
@@ -67,6 +78,11 @@ impl Control {
             (error, _) => Err(io::Error::from_raw_os_error(error.into())),
         }
     }
+}
+
+/// Returns true if the process was started and has ended. Nothing starts it again: this process no longer may.
+pub(crate) fn has_ended() -> bool {
+    OUTSIDE.get().is_some_and(|control| control.lock().unwrap_or_else(PoisonError::into_inner).has_ended())
 }
 
 /// Asks a question; `None` if no process was started.
@@ -133,7 +149,9 @@ mod tests {
         (&question.1).read_exact(&mut read).unwrap();
         drop(helper);
         assert_eq!(&read, b"x");
+        assert!(!control.has_ended());
         drop(outside);
+        assert!(control.has_ended());
         assert!(control.ask_for(QUESTION).is_err(), "the process has ended");
     }
 }

@@ -18,7 +18,7 @@ mod server;
 
 use std::path::Path;
 
-pub(crate) use client::{start, start_helper, text};
+pub(crate) use client::{has_ended, start, start_helper, text};
 pub use server::run_outside;
 pub(crate) use server::{HelperLaunch, Started};
 

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::host::record::read_record;
+
 /// The kernel's switches, a directory for each interface.
 const KERNEL: &str = "/proc/sys/net/ipv4/conf";
 
@@ -59,7 +61,7 @@ impl SourceCheck {
 
 /// Sets back what a daemon that crashed left loose.
 pub(crate) fn restore_source_check(record: &Path) {
-    let Ok(lines) = fs::read_to_string(record) else { return };
+    let Some(lines) = read_record(record) else { return };
     let is_name = |name: &str| !name.is_empty() && !name.contains('/') && !name.starts_with('.');
     for line in lines.lines() {
         if let Some((name, own)) = line.split_once(' ').filter(|(name, _)| is_name(name))

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use taut_base::SOCKET_MARK;
 use taut_netlink::{Netlink, NetlinkError};
 
+use crate::host::record::read_record;
 use crate::host::surroundings::FAR;
 use crate::subnets::AdvertisedRoute;
 
@@ -109,7 +110,7 @@ pub(crate) fn restore_switches(record: &Path) {
 }
 
 fn restore(kernel: &Path, record: &Path) {
-    let Ok(names) = fs::read_to_string(record) else { return };
+    let Some(names) = read_record(record) else { return };
     let is_whole = read(kernel, WHOLE_HOST).unwrap_or(false);
     let is_name = |name: &&str| !name.is_empty() && !name.contains('/') && !name.starts_with('.');
     for name in names.lines().filter(is_name).filter(|_| !is_whole) {
