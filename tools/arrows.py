@@ -39,6 +39,7 @@ PROOF_EDGES = {("proof/fuzz", "proof/sim"), ("proof/fuzz", TEST_KIT), ("proof/si
 # Crates of sys and engine that a program may use.
 APP_MAY_USE = {
     "apps/taut": {"engine/agent", "engine/lane", "engine/control", "sys/event"},
+    "apps/userspace": {"engine/netstack", "sys/event", "sys/sandbox"},
     "apps/coordinator": {"apps/relay"},
     "apps/relay": {"engine/dial", "sys/udp", "sys/event", "sys/sandbox"},
 }
@@ -65,6 +66,8 @@ LOAD_MAY_USE = {"tokio"}
 LOAD_ONLY = {"quinn", "quinn-proto", "quinn-udp", "rcgen"}
 # Crates of sys that exist for tests and for the lab.
 SYS_FOR_WITNESSES = {"sys/attempts", "sys/namespace", "sys/packet", "sys/tally"}
+# The TCP/IP stack is in one crate, and in one program besides: neither the daemon nor a server contains it.
+STACK = ("smoltcp", "engine/netstack")
 # Only programs read flags.
 APPS_ONLY = {"lexopt"}
 
@@ -100,6 +103,7 @@ WHY = {
     "load-alone": "it is the only crate of proof with a runtime: no crate of a node may share a program with one, nor measure itself",
     "load-only": "nodes speak one protocol, WireGuard; QUIC is only traffic that is carried through tunnels and measured",
     "testkit-alone": "tests of core use the test kit: a dependency of the kit would enter core's tests",
+    "stack-alone": "the TCP/IP stack is a program of its own, so that the small daemon stays small and its keys are not beside it",
     "witness-hands": "raw frames, namespaces, attacks and a counting allocator are for tests and for the lab; a program needs none of them",
     "apps-only": "flags and environment are read in apps and passed down as values, so that every effect has one cause",
     "sqlx-in-store": "only apps/coordinator/src/store knows the database, so that another database can replace it",
@@ -197,6 +201,8 @@ def check_arrow(house, member, target):
             house.complain("testkit-alone", where, what)
     elif target in SYS_FOR_WITNESSES and source != "proof":
         house.complain("witness-hands", where, what)
+    elif target == STACK[1] and member != "apps/userspace":
+        house.complain("stack-alone", where, what)
     elif goal == "proof":
         if (member, target) not in PROOF_EDGES:
             house.complain("proof-unseen", where, what)
@@ -227,6 +233,8 @@ def check_external(house, member, name):
         house.complain("servers-only", where, what)
     if name in LOAD_ONLY and member != LOAD:
         house.complain("load-only", where, what)
+    if name == STACK[0] and member != STACK[1]:
+        house.complain("stack-alone", where, what)
     if name in APPS_ONLY and layer_of(member) != "apps":
         house.complain("apps-only", where, what)
 

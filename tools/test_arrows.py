@@ -188,6 +188,13 @@ class Rules(unittest.TestCase):
                 self.uses(member, "quinn")
                 self.breaks("load-only")
 
+    def test_stack_alone(self):
+        for member in ("engine/agent", "apps/taut", "apps/coordinator"):
+            with self.subTest(member=member):
+                self.setUp()
+                self.uses(member, "smoltcp")
+                self.breaks("stack-alone")
+
     def test_core_externals(self):
         for runtime in ("tokio", "mio", "libc", "socket2", "rand"):
             with self.subTest(runtime=runtime):

@@ -36,12 +36,12 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
             other => return Err(unexpected(other)),
         }
     }
-    launch::check_host()?;
     if ephemeral {
         // This fails only for a process that already leads its group, for example one started by hand from a shell. It needs no new session.
         let _ = taut_event::new_session();
     }
     let Resolved { mut config, notes, .. } = flags.resolve()?;
+    launch::check_host(&config)?;
     for note in notes {
         output::complain(&format!("taut: {note}"));
     }

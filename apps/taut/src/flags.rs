@@ -18,6 +18,9 @@ const STATE_DIR: &str = "/var/lib/taut";
 /// Default path of the daemon's local socket.
 const SOCKET: &str = "/run/taut/taut.sock";
 
+/// Settings whose flag may be repeated, so that each forward has a flag of its own.
+const REPEATED: [&str; 2] = ["forward", "publish"];
+
 /// The words after the verb.
 pub(crate) struct Words(Parser);
 
@@ -131,7 +134,11 @@ macro_rules! setting_details {
         "\
 --port N           UDP port (default: that of the last run, else 8288, else any free one)
 --lanes N          threads that move packets, 1 to 16; each uses a UDP port (default auto: one, and more while several flows need them)
---tun NAME         name of the TUN device (default taut0)
+--tun NAME         name of the TUN device (default taut0); `userspace` needs none, no root and no capability: programs use what follows (docs/containers.md)
+--socks5 ADDRESS   userspace: a SOCKS5 proxy into the network (PORT on 127.0.0.1, or IP:PORT; default none)
+--http-proxy ADDRESS  userspace: the same as an HTTP proxy (CONNECT, and http:// URLs)
+--forward LIST     userspace: local ports that lead to peers: LOCAL=PEER:PORT with commas, such as 2222=nas:22; may be repeated
+--publish LIST     userspace: ports of this node that lead to programs: PORT=LOCAL with commas, such as 80=127.0.0.1:8080; may be repeated
 --mtu N            MTU of the TUN device, 1280 to 65440 (default auto: the longest packet that a path carries, which is measured)
 --advertise-routes LIST  offer the networks behind this host to other nodes, once approved: prefixes with commas, such as 192.168.10.0/24;
                    `10.1.0.0/24 as 10.201.0.0/24` offers it under other addresses
@@ -196,7 +203,15 @@ impl DaemonFlags {
             "--socket" => (self.socket, self.sources[1]) = (PathBuf::from(words.value()?), Origin::Flag.name()),
             "--config" => self.take_config(PathBuf::from(words.value()?)),
             _ => match take_setting(flag, words)? {
-                Some((setting, value)) => add(&mut self.given, setting, Origin::Flag, &value)?,
+                Some((setting, value)) => {
+                    let before = self.given.of(Origin::Flag).find(|(name, _)| *name == setting.name);
+                    let value = match before.filter(|(_, before)| REPEATED.contains(&setting.name) && *before != "none")
+                    {
+                        Some((_, before)) => format!("{before},{value}"),
+                        None => value,
+                    };
+                    add(&mut self.given, setting, Origin::Flag, &value)?;
+                }
                 None => return Ok(false),
             },
         }

@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use taut_agent::DaemonConfig;
+
 use crate::client::{Client, NoDaemon};
 use crate::fault::Fault;
 use crate::flags::DaemonFlags;
@@ -22,12 +24,18 @@ const MAX_LOG: u64 = 1024 * 1024;
 /// Time between two attempts to connect to a new daemon.
 const RETRY: Duration = Duration::from_millis(20);
 
-/// Checks that a daemon can run on this host: privileges, and the TUN device. Callers check before they change anything.
-pub(crate) fn check_host() -> Result<(), Fault> {
+/// Checks that a daemon with these settings can run on this host. Callers check before they change anything.
+pub(crate) fn check_host(config: &DaemonConfig) -> Result<(), Fault> {
+    // A userspace network needs neither rights nor a device.
+    if config.is_userspace() { Ok(()) } else { check_device() }
+}
+
+/// Checks what a TUN device needs: privileges, and `/dev/net/tun`.
+pub(crate) fn check_device() -> Result<(), Fault> {
     if !may_administer_networks() {
         return Err(Fault::failed(
             "a TUN device and routes need root, or the capability CAP_NET_ADMIN",
-            "try again with sudo (in a container: --cap-add NET_ADMIN)",
+            "try again with sudo (in a container: --cap-add NET_ADMIN), or without both with `--tun userspace` (see `taut help daemon`)",
         ));
     }
     let missing = match fs::metadata(TUN_DEVICE) {
@@ -37,7 +45,9 @@ pub(crate) fn check_host() -> Result<(), Fault> {
     };
     Err(Fault::failed(
         format!("{TUN_DEVICE} cannot be used: {missing}"),
-        format!("load it with `modprobe tun` (in a container: --device {TUN_DEVICE})"),
+        format!(
+            "load it with `modprobe tun` (in a container: --device {TUN_DEVICE}), or do without it with `--tun userspace`"
+        ),
     ))
 }
 

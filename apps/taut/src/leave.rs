@@ -51,7 +51,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         Ok(client) => (client, false),
         Err(NoDaemon::Absent) => {
             must_be_member(&flags.state)?;
-            launch::check_host()?;
+            launch::check_host(&flags.clone().resolve()?.config)?;
             (launch::start(&flags, deadline)?, true)
         }
         Err(denied) => return Err(denied.explain(&flags.socket)),

@@ -89,7 +89,7 @@ fn lanes(text: &str) -> Result<u8, Fault> {
 }
 
 fn serve(config: &wg::WgConfig, log: Log, ready: impl FnOnce()) -> Result<(), Fault> {
-    launch::check_host()?;
+    launch::check_device()?;
     let ready = || {
         if log == Log::Verbose {
             output::complain(&format!("taut wg: {} answers `wg`", config.interface));

@@ -6,11 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_event::ServiceManager;
+use taut_proxy::{Forward, Publish};
 use taut_wire::control::Suites;
 
 use crate::given::Given;
 use crate::log::LogOptions;
 use crate::subnets::RouteOptions;
+
+/// The value of the setting `tun` that means no device, and the name of the network's device in messages.
+pub(crate) const USERSPACE: &str = "userspace";
 
 /// Default of [`DaemonConfig::search_sockets`].
 pub const SEARCH_SOCKETS: u16 = taut_path::SOCKETS;
@@ -52,8 +56,16 @@ pub struct DaemonConfig {
     pub port: Option<u16>,
     /// Number of lanes, 1 to 16: threads that move packets, each with a UDP port and a queue of the TUN device. `None` if they are opened by load.
     pub lanes: Option<u8>,
-    /// Name of the TUN device.
+    /// Name of the TUN device; `userspace` for none.
     pub tun_name: String,
+    /// Where the SOCKS5 proxy of a userspace network listens.
+    pub socks5: Option<SocketAddr>,
+    /// Where the HTTP proxy of a userspace network listens.
+    pub http_proxy: Option<SocketAddr>,
+    /// Local ports that lead to ports of peers, in a userspace network.
+    pub forwards: Vec<Forward>,
+    /// Ports of this node's overlay addresses that lead to programs, in a userspace network.
+    pub publish: Vec<Publish>,
     /// MTU of the TUN device, in bytes; `None` if it follows the packet limits of the paths.
     pub mtu: Option<u16>,
     /// Whether TUN offloads are used.
@@ -111,6 +123,13 @@ pub struct DaemonConfig {
     pub given: Given,
 }
 
+impl DaemonConfig {
+    /// Returns true if the node has no TUN device: a program with a TCP/IP stack takes its packets.
+    pub fn is_userspace(&self) -> bool {
+        self.tun_name == USERSPACE
+    }
+}
+
 impl Default for DaemonConfig {
     fn default() -> Self {
         Self {
@@ -119,6 +138,10 @@ impl Default for DaemonConfig {
             port: None,
             lanes: None,
             tun_name: String::from("taut0"),
+            socks5: None,
+            http_proxy: None,
+            forwards: Vec::new(),
+            publish: Vec::new(),
             mtu: None,
             tun_offload: true,
             tun_steering: true,

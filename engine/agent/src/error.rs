@@ -5,6 +5,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
+use crate::api::Failure;
+
 /// The reason why the daemon ended.
 #[derive(Debug)]
 pub enum RunError {
@@ -16,6 +18,8 @@ pub enum RunError {
     Metrics(SocketAddr, io::Error),
     /// The state directory cannot be used.
     State(taut_control::StartError),
+    /// Two settings exclude each other.
+    Settings(Failure),
     /// The kernel refused a step that every daemon needs.
     System(&'static str, io::Error),
 }
@@ -39,6 +43,7 @@ impl fmt::Display for RunError {
                 write!(f, "metrics cannot be served at {address}: {error}; choose another address with --metrics")
             }
             Self::State(error) => error.fmt(f),
+            Self::Settings(failure) => failure.fmt(f),
             Self::System(what, error) => {
                 write!(f, "the kernel did not let the daemon {what}: {error}; run it as root on Linux 4.14 or later")
             }

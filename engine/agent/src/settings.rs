@@ -92,6 +92,12 @@ pub static SETTINGS: &[Setting] = &[
     value!("port", Number, NextStart, port, values::port, |port: &Option<u16>| values::or_auto(*port)),
     value!("lanes", Number, NextStart, lanes, values::lanes, |lanes: &Option<u8>| values::or_auto(*lanes)),
     value!("tun", Text, NextStart, tun_name, interface_name, |name: &String| name.clone()),
+    value!("socks5", Number, NextStart, socks5, values::listen, |address: &Option<_>| values::or_none(*address)),
+    value!("http-proxy", Number, NextStart, http_proxy, values::listen, |address: &Option<_>| values::or_none(
+        *address
+    )),
+    value!("forward", List, NextStart, forwards, values::forwards, |forwards: &Vec<_>| values::show_list(forwards)),
+    value!("publish", List, NextStart, publish, values::published, |publish: &Vec<_>| values::show_list(publish)),
     value!("mtu", Number, NextStart, mtu, values::mtu, |mtu: &Option<u16>| values::or_auto(*mtu)),
     Setting {
         name: "advertise-routes",

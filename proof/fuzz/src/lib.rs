@@ -22,6 +22,7 @@ mod packets;
 mod pieces;
 mod policy;
 mod portmap;
+mod proxy;
 mod reference;
 mod relay;
 mod relay_member;
@@ -91,6 +92,7 @@ pub const TARGETS: [Target; 39] = [
     Target { name: "dns-stub", run: dns::stub, mutations: 1_000 },
     Target { name: "forwarded", run: forwarded::headers, mutations: 4_000 },
     Target { name: "proxy-header", run: forwarded::start, mutations: 4_000 },
+    Target { name: "proxy-client", run: proxy::handshake, mutations: 4_000 },
     Target { name: "policy", run: policy::policy, mutations: 1_000 },
     Target { name: "toml", run: settings_file::settings_file, mutations: 4_000 },
     Target { name: "release", run: release::list, mutations: 4_000 },

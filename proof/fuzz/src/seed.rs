@@ -61,6 +61,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "dns-stub" => crate::dns::stub_seeds(),
         "forwarded" => crate::forwarded::header_seeds(),
         "proxy-header" => crate::forwarded::start_seeds(),
+        "proxy-client" => crate::proxy::seeds(),
         "policy" => crate::policy::seeds(),
         "portmap" => crate::portmap::scripts(),
         "http" => http(),

@@ -70,6 +70,17 @@ impl Tun {
         Self::settle(file, name, Offload { vnet_header: true, ..offload }.consistent(), multi_queue)
     }
 
+    /// Makes a device of one end of a [`packet_pair`](crate::packet_pair()): the other end belongs to a program that takes the place of the kernel's network stack. Each message is
+    /// one IP packet without a header; there are no offloads and no other queues.
+    ///
+    /// # Errors
+    /// If the descriptor cannot be made non-blocking.
+    pub fn from_packet_socket(fd: OwnedFd, name: &str) -> io::Result<Self> {
+        let file = File::from(fd);
+        ioctl::set_nonblocking(&file)?;
+        Ok(Self { file, name: name.to_owned(), offload: Offload::NONE, multi_queue: false })
+    }
+
     /// Opens another queue of the same device, with the same offloads. The kernel spreads flows over all queues, and
     /// sends the replies of a flow to the queue on which it was last written.
     pub fn add_queue(&self) -> Result<Self, TunError> {
@@ -138,9 +149,13 @@ impl Tun {
 
     /// Reads one packet, with [`HEADER_LEN`] bytes of header in front if [`Offload::vnet_header`] is granted.
     /// Fails with `WouldBlock` if no packet waits. A packet that does not fit `buffer` is truncated, so give it 65,536 +
-    /// [`HEADER_LEN`] bytes. `EBADFD` means that the device was removed.
+    /// [`HEADER_LEN`] bytes. `EBADFD` means that the device was removed, and `UnexpectedEof` that the program at the other end of a packet
+    /// socket has ended.
     pub fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        (&self.file).read(buffer)
+        match (&self.file).read(buffer) {
+            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+            answer => answer,
+        }
     }
 
     /// Writes one packet, with its header if granted. The kernel takes the whole packet or fails: `InvalidInput` for a packet

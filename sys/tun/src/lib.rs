@@ -11,6 +11,8 @@
 //! [`Offload`] requests each of them and can switch it off. An offload that the kernel lacks is left out: [`Tun::offload`] returns
 //! what was granted.
 //!
+//! Where there is no TUN device, [`packet_pair()`] connects two programs in its place, and [`Tun::from_packet_socket`] reads and writes like a device.
+//!
 //! A device may have several queues. With [`Tun::steer`] the kernel chooses the queue of a packet by its [`flow()`].
 //!
 //! It promises: a device lives exactly as long as its [`Tun`] (closing it, also by a crash, removes it), devices of other
@@ -24,12 +26,14 @@ mod error;
 mod flow;
 mod ioctl;
 mod offload;
+mod packet_pair;
 mod steer;
 
 pub use device::{Tun, TunConfig};
 pub use error::TunError;
 pub use flow::flow;
 pub use offload::Offload;
+pub use packet_pair::packet_pair;
 
 /// Bytes in front of each packet, in both directions, when [`Offload::vnet_header`] is granted: `struct virtio_net_hdr`
 /// without the mergeable-buffers field. All its 16-bit fields are little-endian, on every host.

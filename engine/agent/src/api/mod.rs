@@ -37,6 +37,7 @@ pub use resolver::{ResolverBackEnd, ResolverStatus};
 pub use routes::{AdvertisedStatus, PeerRouteStatus, RoutesStatus};
 pub use settings::{SettingChange, SettingStatus, SettingsStatus};
 pub use socket::private_socket;
+pub use taut_proxy::{Report as UserspaceStatus, Service as UserspaceServiceKind, ServiceReport as UserspaceService};
 pub use why::{WayStatus, Why};
 
 /// Version of these objects.
@@ -269,6 +270,9 @@ pub struct Status {
     /// The daemon's sandbox; `null` if it is switched off.
     #[serde(default)]
     pub sandbox: Option<SandboxStatus>,
+    /// The network without a TUN device and its services, while it is up; `null` if there is a TUN device.
+    #[serde(default)]
+    pub userspace: Option<UserspaceStatus>,
 }
 
 /// The daemon's sandbox: which rights it gave up at its start.

@@ -32,7 +32,8 @@ impl Confined {
             false => Err(String::from("it is switched off by the setting `sandbox`")),
         };
         // Before the sandbox: it decides by what only a process with all rights sees.
-        let resolver = config.dns.then(|| Resolver::start(program, clocks().now));
+        // Programs of this host reach no name server of a userspace network.
+        let resolver = (config.dns && !config.is_userspace()).then(|| Resolver::start(program, clocks().now));
         Self { resolver, sandbox: outside.map(|()| sandbox::enter(config)) }
     }
 }

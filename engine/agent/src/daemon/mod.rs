@@ -55,6 +55,7 @@ use crate::overlay::{self, Overlay, OverlayOutput};
 use crate::resolver::Resolver;
 use crate::server::{ApiServer, FIRST_CONNECTION};
 use crate::upstream::Upstream;
+use crate::userspace;
 use confined::Confined;
 use kill_switch::Guard;
 use mapped::Mapped;
@@ -70,6 +71,7 @@ const TOKEN_MONITOR: u64 = 2;
 const TOKEN_SERVER: u64 = 3;
 const TOKEN_RESOLVER: u64 = 4;
 const TOKEN_SERVED: u64 = 5;
+const TOKEN_USERSPACE: u64 = 6;
 
 /// Time from the first change of addresses to the first reading, 10 ms. Addresses change in bursts (an interface comes up, DHCP answers): one that goes, one that comes and a
 /// route take a few milliseconds. The reading must not be later, because peers cannot answer a host that moved until they know its new endpoint.
@@ -150,6 +152,9 @@ struct Daemon {
 
 impl Daemon {
     fn new(config: DaemonConfig, signals: &Signals) -> Result<Self, RunError> {
+        if let Some(conflict) = userspace::conflict(&config) {
+            return Err(RunError::Settings(conflict));
+        }
         let system = |what| move |error| RunError::System(what, error);
         let poller = Poller::new().map_err(system("wait for events"))?;
         let waker = Waker::new().map_err(system("be woken"))?;
@@ -251,6 +256,7 @@ impl Daemon {
                     TOKEN_SERVER => self.accept(),
                     TOKEN_RESOLVER => self.read_resolver(),
                     TOKEN_SERVED => self.served.turn(),
+                    TOKEN_USERSPACE => self.overlay.iter_mut().for_each(Overlay::read_userspace),
                     token if token >= http::FIRST_TOKEN => self.serve_metrics(token),
                     token if token >= FIRST_CONNECTION => self.serve(token),
                     _ => {}
@@ -358,9 +364,14 @@ impl Daemon {
         if failed {
             let interface = self.overlay.as_ref().map(|overlay| Value::text(overlay.interface()));
             self.note(&kind::TUN_LOST, &[interface.unwrap_or(Value::None)]);
+            let is_userspace = self.overlay.as_ref().is_some_and(|overlay| overlay.userspace().is_some());
             self.stop_overlay("tun-lost");
-            self.problems.network =
-                Some(Failure::new("the TUN device was deleted or moved away", "taut creates a new one automatically"));
+            self.problems.network = Some(match is_userspace {
+                true => Failure::new("the program `taut-userspace` ended", "taut starts it again automatically"),
+                false => {
+                    Failure::new("the TUN device was deleted or moved away", "taut creates a new one automatically")
+                }
+            });
             self.retry_overlay = Some(clocks.now + RETRY_OVERLAY);
         }
     }
@@ -447,6 +458,10 @@ impl Daemon {
                 overlay.greet(&self.member.recent, clocks);
                 if self.config.portmap {
                     self.mapped.start(overlay.ports(), overlay.prefixes(), &self.waker);
+                }
+                if let Some(userspace) = overlay.userspace() {
+                    // Without its reports the status lacks the services, and they work all the same.
+                    let _ = self.poller.add(userspace.as_fd(), TOKEN_USERSPACE, Interest::READ);
                 }
                 self.overlay = Some(overlay);
                 self.started_with = Some(self.config.clone());

@@ -273,6 +273,11 @@ impl Daemon {
             by: None,
             problem: Some(Failure::new("dns is off", "`taut set --dns` switches it on")),
         };
+        if self.config.is_userspace() {
+            let hint = "the proxies find names of the network; see docs/containers.md";
+            let problem = Failure::new("a userspace network leaves the host's resolver alone", hint);
+            return Some(ResolverStatus { by: None, problem: Some(problem) });
+        }
         if self.config.dns { self.resolver.as_ref().map(Resolver::status) } else { Some(off()) }
     }
 

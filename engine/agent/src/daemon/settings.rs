@@ -16,6 +16,7 @@ use crate::log::{Value, kind};
 use crate::metrics::http::MetricsServer;
 use crate::settings::{Effect, Origin, SETTINGS, Setting, find, meant, resolve, write_lines};
 use crate::subnets::RouteOptions;
+use crate::userspace;
 
 impl Daemon {
     /// Lists all settings.
@@ -44,6 +45,9 @@ impl Daemon {
         resolve(&mut wanted);
         if changes.iter().any(|change| change.name == "exit-node") {
             self.pin_exit(&mut wanted);
+        }
+        if let Some(failure) = userspace::conflict(&wanted) {
+            return ApiResponse::Failed(failure);
         }
         if let Err(failure) = self.check_routes(&wanted) {
             return ApiResponse::Failed(failure);
@@ -95,7 +99,7 @@ impl Daemon {
                 self.started_with.as_ref().is_some_and(|started| setting.value(started) != setting.value(&self.config))
             }
             // The helper is started first of all, so without it the resolver waits for the next daemon.
-            _ => setting.name == "dns" && self.config.dns && self.resolver.is_none(),
+            _ => setting.name == "dns" && self.config.dns && self.resolver.is_none() && !self.config.is_userspace(),
         }
     }
 

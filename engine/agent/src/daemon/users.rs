@@ -328,6 +328,7 @@ impl Daemon {
             port_mapping: self.mapped.status(),
             leave: self.leave.clone(),
             sandbox: self.sandbox.clone(),
+            userspace: overlay.and_then(Overlay::userspace).map(|userspace| userspace.report().clone()),
         }
     }
 

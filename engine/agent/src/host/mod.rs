@@ -98,6 +98,8 @@ pub(crate) enum HostEvent {
 /// The overlay's part of the host's network configuration.
 pub(crate) struct Host {
     netlink: Netlink,
+    /// False without a device of the kernel: nothing of the host is configured then, and every route counts as there.
+    attached: bool,
     index: u32,
     /// The device's present name, which users may change.
     name: String,
@@ -141,25 +143,14 @@ impl Host {
         no_link_local(name);
         let index = netlink.link(name)?.map_or(0, |link| link.index);
         netlink.set_mtu(index, u32::from(mtu))?;
+        let ipv6 = Ipv6::of(name);
         let mut host = Self {
-            netlink,
             index,
-            name: String::from(name),
             addresses: addresses.to_vec(),
-            wanted: BTreeSet::new(),
-            subnets: BTreeSet::new(),
-            stub: Vec::new(),
-            routed: BTreeMap::new(),
-            mtus: BTreeMap::new(),
-            device_mtu: DeviceMtu::new(mtu),
             ecn,
-            taken: Vec::new(),
-            ipv6: Ipv6::of(name),
-            schedule: Schedule::new(now),
-            missing: Missing::default(),
-            error: None,
-            is_gone: false,
-            events: VecDeque::new(),
+            ipv6,
+            attached: true,
+            ..Self::detached(netlink, name, mtu, now)
         };
         host.netlink.set_link_up(index, true)?;
         let (v4, v6): (Vec<IpAddr>, Vec<IpAddr>) = addresses.iter().partition(|address| address.is_ipv4());
@@ -169,6 +160,31 @@ impl Host {
             host.schedule.changed(now);
         }
         Ok(host)
+    }
+
+    /// Returns the host of a network without a device: its interfaces are read, and nothing is changed.
+    pub(crate) fn detached(netlink: Netlink, name: &str, mtu: u16, now: Time) -> Self {
+        Self {
+            netlink,
+            attached: false,
+            index: 0,
+            name: String::from(name),
+            addresses: Vec::new(),
+            wanted: BTreeSet::new(),
+            subnets: BTreeSet::new(),
+            stub: Vec::new(),
+            routed: BTreeMap::new(),
+            mtus: BTreeMap::new(),
+            device_mtu: DeviceMtu::new(mtu),
+            ecn: false,
+            taken: Vec::new(),
+            ipv6: Ipv6::On,
+            schedule: Schedule::new(now),
+            missing: Missing::default(),
+            error: None,
+            is_gone: false,
+            events: VecDeque::new(),
+        }
     }
 
     /// Routes exactly these addresses of peers, these subnets and the addresses of the stub into the overlay. Each member has a host route: an address without a member stays
@@ -184,6 +200,10 @@ impl Host {
         self.wanted = hosts.chain(subnets.iter().copied()).collect();
         self.subnets.extend(subnets);
         self.stub = stub.to_vec();
+        if !self.attached {
+            self.routed = self.wanted.iter().map(|prefix| (*prefix, None)).collect();
+            return;
+        }
         let wanted = &self.wanted;
         self.taken.retain(|(prefix, _)| wanted.contains(prefix));
         let changed = self.remove_unwanted().and_then(|()| self.add_routes());
@@ -195,17 +215,19 @@ impl Host {
 
     /// Notes that the device, its addresses or its routes changed.
     pub(crate) fn handle_news(&mut self, now: Time) {
-        self.schedule.changed(now);
+        if self.attached {
+            self.schedule.changed(now);
+        }
     }
 
     /// Returns the time at which [`Self::handle_timeout`] has something to do.
-    pub(crate) fn poll_timeout(&self) -> Time {
-        self.schedule.due()
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.attached.then(|| self.schedule.due())
     }
 
     /// Checks the device if that is due, and restores missing parts.
     pub(crate) fn handle_timeout(&mut self, now: Time) {
-        if now < self.schedule.due() {
+        if !self.attached || now < self.schedule.due() {
             return;
         }
         // An error is not an empty answer (law 6).
@@ -324,11 +346,14 @@ impl Host {
 
     /// Reads the host's other interfaces; see [`Surroundings::read`].
     pub(crate) fn surroundings(&mut self, known: Option<&Surroundings>) -> Result<Surroundings, NetlinkError> {
-        Surroundings::read(&mut self.netlink, Some(self.index), known)
+        Surroundings::read(&mut self.netlink, self.attached.then_some(self.index), known)
     }
 
     /// Returns the number of packets that the kernel dropped because the lane did not read them from the TUN in time; 0 if the kernel does not tell.
     pub(crate) fn dropped_before_tun(&mut self) -> u64 {
+        if !self.attached {
+            return 0;
+        }
         self.netlink.tx_dropped(self.index).ok().flatten().unwrap_or(0)
     }
 

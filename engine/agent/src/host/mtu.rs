@@ -49,6 +49,10 @@ impl Host {
     /// Returns the MTU that the device should have: `wanted`, or what another program gave it.
     pub(crate) fn followed_mtu(&mut self, wanted: u16) -> u16 {
         // A device that is gone and an error have no MTU: what is known stays in force (law 6).
+        if !self.attached {
+            // The stack's MTU is fixed once it runs. Longer packets of peers reach it, and lanes cut what a path does not carry.
+            return self.device_mtu.present;
+        }
         if let Ok(Some(link)) = self.netlink.link_at(self.index) {
             self.note_mtu(link.mtu);
         }
@@ -65,6 +69,9 @@ impl Host {
     /// Gives the device this MTU, and these routes a smaller one. No packet meets a device whose MTU is too large for its route: the routes are lowered before
     /// the device rises, and rise after it.
     pub(crate) fn set_mtus(&mut self, device: u16, routes: BTreeMap<Prefix, u16>) {
+        if !self.attached {
+            return;
+        }
         self.mtus = routes;
         let present = self.device_mtu.present;
         if device > present {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use taut_event::{receive_descriptor, send_descriptor};
 
 use super::server::{HelperLaunch, Started};
-use super::{FILE, HELPER, LONGEST_ANSWER, NAME, QUESTION, ServerFile, VERB};
+use super::{FILE, HELPER, LONGEST_ANSWER, NAME, QUESTION, ServerFile, USERSPACE, USERSPACE_STREAM, VERB, userspace};
 
 /// Longest wait for a socket, and for the text of a file, 2 s: both take a millisecond unless the host has no memory left.
 const SHORT: Duration = Duration::from_secs(2);
@@ -111,6 +111,17 @@ pub(crate) fn start_helper(launch: &mut HelperLaunch) -> io::Result<Started> {
     let socket = socket?;
     socket.set_nonblocking(true)?;
     Ok((None, socket))
+}
+
+/// Starts a `taut-userspace`, there or, without a sandbox, here. Returns the socket for packets, and the stream beside it.
+pub(crate) fn start_userspace(program: &Path) -> io::Result<(OwnedFd, UnixStream)> {
+    match ask_for(USERSPACE) {
+        None => userspace::start(program).map(|started| (started.device, started.stream)),
+        Some(device) => {
+            let stream = || ask_for(USERSPACE_STREAM).unwrap_or_else(|| Err(io::ErrorKind::NotConnected.into()));
+            Ok((OwnedFd::from(device?), stream()?))
+        }
+    }
 }
 
 fn look_up(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {

@@ -5,20 +5,22 @@
 //!             ◀── a socket ─────────────────
 //!             ── on that socket: a question ─▶ a thread of taut outside, which answers and closes it
 //!             ── on that socket: settings ───▶ taut dns-helper, which taut outside started
+//!             ── on that socket: packets ────▶ taut-userspace, which taut outside started
 //! ```
 //! - this file: what can be asked for;
 //! - `client`: the daemon's end;
 //! - `server`: the process.
 //!
-//! It gives nothing but this: addresses of a name, as programs of this host find them; the text of three files that name the host's servers; and a `taut dns-helper`,
-//! which takes no orders that would give the daemon more than it needs (`resolver::check`). A daemon that an attacker took over gets no further.
+//! It gives nothing but this: addresses of a name, as programs of this host find them; the text of three files that name the host's servers; a `taut dns-helper`,
+//! which takes no orders that would give the daemon more than it needs (`resolver::check`); and a `taut-userspace`, which has no rights. A daemon that an attacker took over gets no further.
 
 mod client;
 mod server;
+mod userspace;
 
 use std::path::Path;
 
-pub(crate) use client::{has_ended, start, start_helper, text};
+pub(crate) use client::{has_ended, start, start_helper, start_userspace, text};
 pub use server::run_outside;
 pub(crate) use server::{HelperLaunch, Started};
 
@@ -30,6 +32,13 @@ pub(crate) const HELPER_VERB: &str = "dns-helper";
 
 /// Asks for a `taut dns-helper`.
 const HELPER: u8 = b'h';
+/// Asks for a `taut-userspace`: the answer is the socket for packets.
+const USERSPACE: u8 = b'u';
+/// Asks for the stream to the `taut-userspace` that was started last.
+const USERSPACE_STREAM: u8 = b's';
+/// The program with the TCP/IP stack of a node without a TUN device.
+pub(crate) const USERSPACE_PROGRAM: &str = "taut-userspace";
+
 /// Asks for a socket that takes one question: a line.
 const QUESTION: u8 = b'q';
 /// What is in front of the name and the port of a question for addresses.

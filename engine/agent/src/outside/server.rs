@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use taut_event::{Signal, Signals, new_session, receive_descriptor, send_descriptor};
 
-use super::{FILE, HELPER, HELPER_VERB, LONGEST_QUESTION, NAME, QUESTION, ServerFile};
+use super::{
+    FILE, HELPER, HELPER_VERB, LONGEST_QUESTION, NAME, QUESTION, ServerFile, USERSPACE, USERSPACE_STREAM, userspace,
+};
 
 /// Socket of a service manager that starts helpers itself, one per connection. The daemon's own service may then be confined to what packets need.
 const SERVICE: &str = "/run/taut-dns-helper.sock";
@@ -97,11 +99,17 @@ pub fn run_outside(program: &Path) -> io::Result<()> {
     // Anything but a socket has no address.
     daemon.local_addr()?;
     let mut launch = HelperLaunch::new(program);
-    let (questions, helpers) = (Arc::new(()), Arc::new(()));
+    let (questions, helpers, stacks) = (Arc::new(()), Arc::new(()), Arc::new(()));
+    let mut stream = None;
     loop {
         let answer = match receive_descriptor(&daemon) {
             Ok((HELPER, _)) => helper(&mut launch, &helpers),
             Ok((QUESTION, _)) => question(&questions),
+            Ok((USERSPACE, _)) => stack(program, &stacks).map(|started| {
+                stream = Some(started.stream);
+                UnixStream::from(started.device)
+            }),
+            Ok((USERSPACE_STREAM, _)) => stream.take().ok_or_else(|| io::ErrorKind::NotConnected.into()),
             Ok(_) => Err(io::Error::from(io::ErrorKind::InvalidInput)),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
             Err(error) => return Err(error),
@@ -130,6 +138,14 @@ fn helper(launch: &mut HelperLaunch, helpers: &Arc<()>) -> io::Result<UnixStream
         })?;
     }
     Ok(socket)
+}
+
+/// Starts a `taut-userspace`, unless there are enough: `stacks` is held once more for each.
+fn stack(program: &Path, stacks: &Arc<()>) -> io::Result<userspace::Started> {
+    if Arc::strong_count(stacks) > MOST_HELPERS {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    userspace::start_with(program, Arc::clone(stacks))
 }
 
 /// Returns the number of an error, which is never 0.

@@ -40,6 +40,7 @@ use crate::host::{
 use crate::lanes::{LaneHandles, LaneOptions, LaneThreads, Steering};
 use crate::subnets::{AcceptedRoutes, RouteOptions, Vital};
 use crate::upstream::{self, ServerWay, StubAnswer};
+use crate::userspace::{Userspace, UserspaceNetwork};
 use bridges::Bridges;
 use growth::{Growth, most_lanes};
 use nat_test::NatTestSockets;
@@ -55,6 +56,8 @@ pub(crate) struct Overlay {
     node: Node<OsEntropy>,
     lanes: LaneThreads,
     host: Host,
+    /// The program that takes the place of a TUN device.
+    userspace: Option<Userspace>,
     /// The user's choices about subnet routes.
     routes: RouteOptions,
     /// Addresses of the coordinator, as far as they are known.
@@ -137,21 +140,26 @@ impl Overlay {
         // Lanes that open later need queues, too, and a device with one queue never gets more.
         let multi_queue = config.lanes.unwrap_or_else(most_lanes) > 1;
         let count = config.lanes.unwrap_or(1);
-        let tun = Tun::create(&taut_tun::TunConfig { name: config.tun_name.clone(), offload, multi_queue })
-            .map_err(|error| Failure::new(error, "taut needs a TUN device to carry packets"))?;
+        let (tun, userspace) = match config.is_userspace() {
+            true => Userspace::start(config).map(|(tun, userspace)| (tun, Some(userspace)))?,
+            false => {
+                let tun = Tun::create(&taut_tun::TunConfig { name: config.tun_name.clone(), offload, multi_queue });
+                (tun.map_err(|error| Failure::new(error, "taut needs a TUN device to carry packets"))?, None)
+            }
+        };
         let (kernel, queues) = open_queues(&tun, config, count)?;
         let (udp, mut ports_taken) = bind(config, remembered_port)?;
         let further = bind_further(config, count, udp.port(), &mut ports_taken)?;
         let mtu = PacketLimits::new(config.mtu).device(0);
         let netlink = Netlink::open()
             .map_err(|error| Failure::new(error, "taut configures addresses and routes through netlink"))?;
-        let host =
-            Host::configure(netlink, tun.name(), mtu, &map.me.addresses, config.ecn, clocks.now).map_err(|error| {
-                Failure::new(
-                    error,
-                    "taut sets the MTU, addresses and routes of its device; it tries again automatically",
-                )
-            })?;
+        let configured = match userspace {
+            Some(_) => Ok(Host::detached(netlink, tun.name(), mtu, clocks.now)),
+            None => Host::configure(netlink, tun.name(), mtu, &map.me.addresses, config.ecn, clocks.now),
+        };
+        let host = configured.map_err(|error| {
+            Failure::new(error, "taut sets the MTU, addresses and routes of its device; it tries again automatically")
+        })?;
 
         let forwarding = Forwarding::new(host.name(), config.routes.snat, switch_record(config));
         let guard = Guard::new(host.name());
@@ -183,6 +191,7 @@ impl Overlay {
             node,
             lanes,
             host,
+            userspace,
             routes: config.routes.clone(),
             coordinator: coordinator.to_vec(),
             accepted: AcceptedRoutes::default(),
@@ -236,7 +245,10 @@ impl Overlay {
         let opened = self.opened(map);
         let map = opened.as_ref();
         if map.filter.is_some() && !self.node.has_filter(map.filter.as_ref()) {
-            self.node.set_service_ports(host::service_ports());
+            self.node.set_service_ports(match &self.userspace {
+                Some(userspace) => userspace.service_ports(),
+                None => host::service_ports(),
+            });
         }
         self.relays = map.relays.iter().flat_map(|relay| relay.endpoints.iter().copied()).collect();
         self.take_routes(map, clocks.now);
@@ -280,6 +292,9 @@ impl Overlay {
     /// Returns the way to the server of a split domain.
     pub(crate) fn way_to(&self, server: IpAddr, map: &NetworkMap) -> ServerWay {
         let is_in = |prefixes: &[Prefix]| prefixes.iter().any(|prefix| prefix.contains(server));
+        if self.userspace.is_some() && is_in(&self.prefixes) {
+            return ServerWay::None(String::from("the daemon's own questions have no way into a userspace network"));
+        }
         if self.addresses.contains(&server) || is_in(&self.forwarding.in_force()) {
             return ServerWay::Here;
         }
@@ -317,6 +332,11 @@ impl Overlay {
         self.forwarding.set_exit(is_exit.then_some([map.network.ipv4, map.network.ipv6]), now);
         self.node.set_exit(self.exit_wish(map), self.forwarding.is_exit());
         let behind = self.routes.in_force(map).into_iter().filter(|_| !self.routes.snat).map(|route| route.real);
+        if self.userspace.is_some() {
+            // No packet of the overlay passes the host's network stack.
+            self.avoid();
+            return is_other;
+        }
         let plan = GuardPlan {
             overlay: vec![map.network.ipv4, map.network.ipv6],
             own: map.me.addresses.clone(),
@@ -324,10 +344,14 @@ impl Overlay {
             behind: behind.collect(),
         };
         self.guard.set(plan, now);
-        // The kernel sends packets to an endpoint in such a prefix into the overlay, where they would go round in circles (fault I8).
+        self.avoid();
+        is_other
+    }
+
+    /// Has no endpoint in other overlays probed, or in subnets in use: the kernel sends packets to it into the overlay, where they would go round in circles (fault I8).
+    fn avoid(&mut self) {
         let avoided = self.surroundings.overlays().into_iter().chain(self.accepted.used.iter().copied());
         self.node.set_avoided(avoided.collect());
-        is_other
     }
 
     /// Has the host's packets take its own way for a while, or the exit node again.
@@ -362,6 +386,27 @@ impl Overlay {
         // Questions for names go into the device, too, where a lane answers them.
         let stub = self.node.names().map(|names| names.stub()).unwrap_or_default();
         self.host.set_routes(peers, &self.accepted.used, stub, now);
+        let Some(userspace) = &mut self.userspace else { return };
+        let (usable, _) = map.network.naming.usable(&map.network.name, &[]);
+        userspace.tell(UserspaceNetwork {
+            addresses: self.addresses.clone(),
+            mtu: self.tun.mtu,
+            reachable: self.prefixes.iter().chain(&self.accepted.used).copied().collect(),
+            name_servers: stub.to_vec(),
+            zone: usable.zone,
+        });
+    }
+
+    /// Returns the program that takes the place of a TUN device, after its reports were read.
+    pub(crate) fn userspace(&self) -> Option<&Userspace> {
+        self.userspace.as_ref()
+    }
+
+    /// Reads the reports of the program that takes the place of a TUN device.
+    pub(crate) fn read_userspace(&mut self) {
+        if let Some(userspace) = &mut self.userspace {
+            userspace.read();
+        }
     }
 
     /// Returns the addresses that the internet sees of this host through its exit node, as far as they were measured.
@@ -470,7 +515,8 @@ impl Overlay {
     /// Returns warnings for the user; packets flow nevertheless.
     pub(crate) fn warnings(&self) -> Vec<Failure> {
         let host = self.host.warnings().into_iter().chain(self.conflicts.iter().cloned());
-        host.chain(self.forwarding.warnings()).chain(self.accepted.warnings()).collect()
+        let userspace = self.userspace.as_ref().map_or_else(Vec::new, Userspace::warnings);
+        host.chain(self.forwarding.warnings()).chain(self.accepted.warnings()).chain(userspace).collect()
     }
 
     /// Returns the addresses at which this node answers its host's questions for names.
@@ -624,7 +670,7 @@ impl Overlay {
             self.guard.poll_timeout(),
             self.world.poll_timeout(),
         ];
-        own.into_iter().flatten().chain([self.host.poll_timeout()]).min()
+        own.into_iter().flatten().chain(self.host.poll_timeout()).min()
     }
 
     /// Returns true if a lane has ended, or the device was deleted or moved away.

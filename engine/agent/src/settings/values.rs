@@ -2,10 +2,12 @@
 
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::str::FromStr;
 use std::time::Duration;
 
 use taut_base::{MAX_LANES, MAX_MTU, MIN_MTU, closest, is_internet};
 use taut_netmap::{DomainFault, MAX_ROUTES, check_domain, check_route};
+use taut_proxy::{Forward, MAX_FORWARDS, Publish};
 use taut_wire::control::{Suite, Suites};
 
 use crate::config::AnswerFilter;
@@ -181,6 +183,41 @@ pub(super) fn or_auto(value: Option<impl Display>) -> String {
 
 pub(super) fn or_none(value: Option<impl Display>) -> String {
     value.map_or_else(|| String::from("none"), |value| value.to_string())
+}
+
+/// Parses port forwards, separated by commas; an empty text or `none` is no forward.
+pub(super) fn forwards(text: &str) -> Result<Vec<Forward>, String> {
+    let forwards: Vec<Forward> = list(text)?;
+    let is_again = |(place, one): (usize, &Forward)| forwards[..place].iter().any(|other| other.listen == one.listen);
+    if forwards.iter().enumerate().any(is_again) {
+        Err(String::from("give each local port once"))
+    } else {
+        Ok(forwards)
+    }
+}
+
+/// Parses published ports, separated by commas; an empty text or `none` is no port.
+pub(super) fn published(text: &str) -> Result<Vec<Publish>, String> {
+    let published: Vec<Publish> = list(text)?;
+    let is_again = |(place, one): (usize, &Publish)| published[..place].iter().any(|other| other.port == one.port);
+    if published.iter().enumerate().any(is_again) { Err(String::from("give each port once")) } else { Ok(published) }
+}
+
+fn list<T: FromStr<Err = &'static str>>(text: &str) -> Result<Vec<T>, String> {
+    let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty() && *part != "none");
+    let parsed = parts.map(|part| part.parse().map_err(|what| format!("`{part}`: {what}")));
+    let all: Vec<T> = parsed.collect::<Result<_, _>>()?;
+    if all.len() > MAX_FORWARDS { Err(format!("give up to {MAX_FORWARDS}")) } else { Ok(all) }
+}
+
+pub(super) fn show_list(values: &[impl Display]) -> String {
+    let list: Vec<String> = values.iter().map(ToString::to_string).collect();
+    if list.is_empty() { String::from("none") } else { list.join(",") }
+}
+
+/// Parses the address of a proxy. A bare port means a port of 127.0.0.1.
+pub(super) fn listen(text: &str) -> Result<Option<SocketAddr>, String> {
+    metrics(text).map_err(|_| String::from("write a port, an address and a port such as 127.0.0.1:1080, or `none`"))
 }
 
 /// Parses the address of the metrics port. A bare port means a port of 127.0.0.1.

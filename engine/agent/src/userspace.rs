@@ -1,0 +1,213 @@
+//! A network without a TUN device (`--tun userspace`): the program `taut-userspace` has the TCP/IP stack, and this host is not changed. docs/internals/userspace.md explains it.
+
+use std::fmt::Write as _;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+
+use taut_base::Prefix;
+use taut_node::ServicePorts;
+use taut_proxy::{MAX_LINE, Report, Setup};
+use taut_tun::Tun;
+
+use crate::api::Failure;
+use crate::config::{DaemonConfig, USERSPACE};
+use crate::outside;
+
+/// The first port of connections that the program begins, as in taut-netstack.
+const EPHEMERAL: u16 = 32_768;
+
+/// What the program has to know of the network.
+pub(crate) struct UserspaceNetwork {
+    /// This node's overlay addresses.
+    pub(crate) addresses: Vec<IpAddr>,
+    /// MTU in bytes.
+    pub(crate) mtu: u16,
+    /// What programs may reach.
+    pub(crate) reachable: Vec<Prefix>,
+    /// Where the node answers questions for names.
+    pub(crate) name_servers: Vec<IpAddr>,
+    /// The domain of the network's names.
+    pub(crate) zone: String,
+}
+
+/// The program, seen from the daemon.
+pub(crate) struct Userspace {
+    stream: UnixStream,
+    unread: Vec<u8>,
+    /// What it was told last.
+    setup: Setup,
+    /// What it said last.
+    report: Report,
+}
+
+impl Userspace {
+    /// Starts the program. Returns it with the device that leads to it.
+    pub(crate) fn start(config: &DaemonConfig) -> Result<(Tun, Self), Failure> {
+        let wrong = |error: std::io::Error| {
+            let missing = error.kind() == ErrorKind::NotFound;
+            let hint = match missing {
+                true => {
+                    "install the package taut-userspace, or put the program beside `taut` or into PATH; taut tries again automatically"
+                }
+                false => "taut tries again automatically; see the daemon's standard error",
+            };
+            Failure::new(format!("the program `{}` cannot be started: {error}", outside::USERSPACE_PROGRAM), hint)
+        };
+        let none = || std::io::Error::other("the daemon does not know its own program");
+        let program = config.program.as_deref().ok_or_else(none).map_err(wrong)?;
+        let (device, stream) = outside::start_userspace(program).map_err(wrong)?;
+        let tun = Tun::from_packet_socket(device, USERSPACE).map_err(wrong)?;
+        stream.set_nonblocking(true).map_err(wrong)?;
+        let setup = Setup {
+            socks5: config.socks5,
+            http: config.http_proxy,
+            forwards: config.forwards.clone(),
+            publish: config.publish.clone(),
+            ..Setup::default()
+        };
+        Ok((tun, Self { stream, unread: Vec::new(), setup, report: Report::default() }))
+    }
+
+    /// Tells the program what it has to know, if that changed.
+    pub(crate) fn tell(&mut self, network: UserspaceNetwork) {
+        let UserspaceNetwork { addresses, mtu, reachable, name_servers, zone } = network;
+        let setup = Setup { addresses, mtu, reachable, name_servers, zone, ..self.setup.clone() };
+        if setup == self.setup {
+            return;
+        }
+        let mut line = serde_json::to_vec(&setup).unwrap_or_default();
+        line.push(b'\n');
+        // After a part of a line the program would understand none. Closed, it ends, and another one is started.
+        if line.len() > MAX_LINE || (&self.stream).write_all(&line).is_err() {
+            let _ = self.stream.shutdown(std::net::Shutdown::Both);
+        }
+        self.setup = setup;
+    }
+
+    /// Reads the reports of the program. Its end is noticed by the device.
+    pub(crate) fn read(&mut self) {
+        let mut chunk = [0; 4_096];
+        while let Ok(count @ 1..) = self.stream.read(&mut chunk) {
+            self.unread.extend_from_slice(&chunk[..count]);
+            while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
+                let line: Vec<u8> = self.unread.drain(..=end).collect();
+                if let Ok(report) = serde_json::from_slice(&line) {
+                    self.report = report;
+                }
+            }
+            if self.unread.len() > MAX_LINE {
+                self.unread.clear();
+            }
+        }
+    }
+
+    /// Returns the state of the program.
+    pub(crate) fn report(&self) -> &Report {
+        &self.report
+    }
+
+    /// Returns the ports of this node's addresses that lead to programs: flows from there are answers.
+    pub(crate) fn service_ports(&self) -> ServicePorts {
+        ServicePorts::new(self.setup.publish.iter().map(|publish| publish.port), EPHEMERAL)
+    }
+
+    /// Returns warnings about the services.
+    pub(crate) fn warnings(&self) -> Vec<Failure> {
+        let open = [self.setup.socks5, self.setup.http].into_iter().flatten();
+        let open = open.chain(self.setup.forwards.iter().map(|forward| forward.listen));
+        let open: Vec<SocketAddr> = open.filter(|at| !at.ip().is_loopback()).collect();
+        let open = (!open.is_empty()).then(|| {
+            let message = format!(
+                "{} can be reached from outside of this host, and whoever connects there reaches the overlay as this node",
+                listed(&open)
+            );
+            Failure::new(message, "listen on 127.0.0.1, or have a firewall or the container's network let in whom you mean")
+        });
+        let broken = self.report.services.iter().filter_map(|service| {
+            let problem = service.problem.as_ref()?;
+            let message = format!("a service of the userspace network does not work: {problem}");
+            Some(Failure::new(message, "free the address or choose another one; then `taut down` and `taut up`"))
+        });
+        let over = (self.report.over_limit > 0).then(|| {
+            let count = self.report.over_limit;
+            Failure::new(
+                format!(
+                    "the userspace network refused {count} connections since its start, because too many were open"
+                ),
+                "a client may have 256 connections, and all of them 512; `taut status` shows how many are open",
+            )
+        });
+        open.into_iter().chain(broken).chain(over).collect()
+    }
+}
+
+impl AsFd for Userspace {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+/// Returns the reason why these settings cannot be together: what needs the host's network stack is not possible without a device in it, and services need the program.
+pub(crate) fn conflict(config: &DaemonConfig) -> Option<Failure> {
+    let routes = &config.routes;
+    let kernel = [
+        ("exit-node", routes.exit_node.is_on()),
+        ("kill-switch", routes.kill_switch),
+        ("advertise-exit-node", routes.advertise_exit_node),
+        ("advertise-routes", !routes.advertise.is_empty()),
+    ];
+    let own = [
+        ("socks5", config.socks5.is_some()),
+        ("http-proxy", config.http_proxy.is_some()),
+        ("forward", !config.forwards.is_empty()),
+        ("publish", !config.publish.is_empty()),
+    ];
+    let is_userspace = config.is_userspace();
+    let (name, _) = if is_userspace { &kernel[..] } else { &own[..] }.iter().find(|(_, on)| *on)?;
+    Some(match is_userspace {
+        true => Failure::new(
+            format!("`{name}` needs a TUN device, and this node has a userspace network (`tun = userspace`)"),
+            format!("take `{name}` away, or run the daemon with a TUN device"),
+        ),
+        false => Failure::new(
+            format!("`{name}` is a service of the userspace network, and this node has a TUN device"),
+            format!("take `{name}` away: programs of this host reach the overlay directly; or set `tun = userspace`"),
+        ),
+    })
+}
+
+fn listed(addresses: &[SocketAddr]) -> String {
+    addresses.iter().fold(String::new(), |mut text, address| {
+        // Writing to a String cannot fail.
+        let _ = write!(text, "{}{address}", if text.is_empty() { "" } else { ", " });
+        text
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(tun: &str, change: impl FnOnce(&mut DaemonConfig)) -> DaemonConfig {
+        let mut config = DaemonConfig { tun_name: String::from(tun), ..DaemonConfig::default() };
+        change(&mut config);
+        config
+    }
+
+    #[test]
+    fn what_needs_the_kernel_is_refused_without_a_device_and_services_with_one() {
+        let named = |config: &DaemonConfig| conflict(config).map(|failure| failure.message);
+        assert_eq!(named(&config(USERSPACE, |_| {})), None);
+        assert_eq!(named(&config("taut0", |config| config.routes.kill_switch = true)), None);
+        let kill = named(&config(USERSPACE, |config| config.routes.kill_switch = true)).unwrap();
+        assert!(kill.starts_with("`kill-switch` needs a TUN device"), "{kill}");
+        let exit = named(&config(USERSPACE, |config| config.routes.exit_node = crate::ExitChoice::Auto)).unwrap();
+        assert!(exit.starts_with("`exit-node` needs a TUN device"), "{exit}");
+        let proxy = |config: &mut DaemonConfig| config.socks5 = Some(SocketAddr::from(([127, 0, 0, 1], 1080)));
+        assert_eq!(named(&config(USERSPACE, proxy)), None);
+        let proxy = named(&config("taut0", proxy)).unwrap();
+        assert!(proxy.starts_with("`socks5` is a service of the userspace network"), "{proxy}");
+    }
+}

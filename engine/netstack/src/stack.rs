@@ -1,0 +1,278 @@
+//! The stack: this node's overlay addresses, and sockets behind them.
+
+use std::collections::BTreeSet;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
+use smoltcp::socket::{tcp, udp};
+use smoltcp::time::Instant;
+use smoltcp::wire::{HardwareAddress, IpCidr, IpEndpoint, IpProtocol, Ipv4Packet, Ipv6Packet, TcpPacket};
+use taut_tun::Tun;
+
+use crate::device::Device;
+
+/// Buffer of a socket for each direction, 256 KiB: one stream of 100 Mbit/s over 20 ms. The memory is touched only as far as it is used.
+const BUFFER: usize = 256 * 1024;
+/// Interval of the probes of an idle connection, 60 s, and time without any answer after which it is reset, 3 minutes: a peer that vanished holds nothing for long.
+const KEEP_ALIVE: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(60);
+const DEAD_AFTER: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(180);
+/// Ports of connections that begin here: those that Linux uses by default (`ip_local_port_range`).
+pub(crate) const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;
+/// Messages and bytes of the socket for names, for each direction.
+const NAME_MESSAGES: usize = 32;
+const NAME_BYTES: usize = 32 * 1024;
+/// Packets of one turn, 128: sockets of this host get their turn in between.
+const PACKETS: usize = 128;
+/// Limit on closed sockets that still wait for late packets of their peer (TIME-WAIT), 256.
+const MOST_LATE: usize = 256;
+
+/// The stack.
+pub(crate) struct Stack {
+    interface: Interface,
+    sockets: SocketSet<'static>,
+    device: Device,
+    addresses: Vec<IpAddr>,
+    /// Sockets without a connection that the stack still works on: they send a reset, or wait for late packets.
+    closing: Vec<SocketHandle>,
+    buffer: Vec<u8>,
+    random: RandomState,
+    drawn: u64,
+}
+
+/// A connection that a peer begins.
+pub(crate) struct Incoming {
+    pub(crate) from: SocketAddr,
+    pub(crate) to: SocketAddr,
+}
+
+impl Stack {
+    /// Creates the stack of a node with these addresses.
+    pub(crate) fn new(tun: Tun, mtu: u16, addresses: &[IpAddr], now: Instant) -> Self {
+        let random = RandomState::new();
+        let mut device = Device::new(tun, mtu);
+        let mut config = Config::new(HardwareAddress::Ip);
+        config.random_seed = random.hash_one(0_u8);
+        let mut interface = Interface::new(config, &mut device, now);
+        interface.update_ip_addrs(|own| {
+            for address in addresses {
+                // A node has one address of each family; what does not fit is not served.
+                let _ = own.push(IpCidr::new((*address).into(), if address.is_ipv4() { 32 } else { 128 }));
+            }
+        });
+        for address in addresses {
+            // The lane knows who has which address, so any router will do.
+            let _ = match address {
+                IpAddr::V4(own) => interface.routes_mut().add_default_ipv4_route(*own).is_ok(),
+                IpAddr::V6(own) => interface.routes_mut().add_default_ipv6_route(*own).is_ok(),
+            };
+        }
+        let (sockets, buffer) = (SocketSet::new(Vec::new()), vec![0; usize::from(u16::MAX)]);
+        Self {
+            interface,
+            sockets,
+            device,
+            addresses: addresses.to_vec(),
+            closing: Vec::new(),
+            buffer,
+            random,
+            drawn: 0,
+        }
+    }
+
+    /// Returns this node's addresses.
+    pub(crate) fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
+    }
+
+    /// Returns a random number.
+    pub(crate) fn random(&mut self) -> u64 {
+        self.drawn += 1;
+        let mut hasher = self.random.build_hasher();
+        hasher.write_u64(self.drawn);
+        hasher.finish()
+    }
+
+    /// Begins a connection to a port of a peer. `None` if this node has no address of that family.
+    pub(crate) fn connect(&mut self, to: SocketAddr) -> Option<SocketHandle> {
+        let own = self.addresses.iter().copied().find(|own| own.is_ipv4() == to.is_ipv4())?;
+        let port = self.free_port(to);
+        let mut socket = tcp_socket();
+        socket.connect(self.interface.context(), endpoint(to), endpoint(SocketAddr::new(own, port))).ok()?;
+        Some(self.sockets.add(socket))
+    }
+
+    /// Returns a random port that no connection to this destination has.
+    fn free_port(&mut self, to: SocketAddr) -> u16 {
+        let used: BTreeSet<u16> = self
+            .sockets
+            .iter()
+            .filter_map(|(_, socket)| match socket {
+                smoltcp::socket::Socket::Tcp(socket) if socket.remote_endpoint() == Some(endpoint(to)) => {
+                    socket.local_endpoint().map(|own| own.port)
+                }
+                _ => None,
+            })
+            .collect();
+        let (first, count) = (*EPHEMERAL.start(), EPHEMERAL.len() as u64);
+        loop {
+            // There are fewer connections than ports.
+            let port = first + u16::try_from(self.random() % count).unwrap_or_default();
+            if !used.contains(&port) {
+                return port;
+            }
+        }
+    }
+
+    /// Opens a socket for the connection that begins with the packet which [`Self::read`] returned. The peer gets no answer before [`Self::accept`].
+    pub(crate) fn listen(&mut self, incoming: &Incoming) -> Option<SocketHandle> {
+        let mut socket = tcp_socket();
+        socket.pause_synack(true);
+        socket.listen(endpoint(incoming.to)).ok()?;
+        Some(self.sockets.add(socket))
+    }
+
+    /// Lets the connection of a peer come about.
+    pub(crate) fn accept(&mut self, handle: SocketHandle) {
+        self.tcp(handle).pause_synack(false);
+    }
+
+    /// Returns true if a socket has the connection between these ends already.
+    fn has_connection(&self, incoming: &Incoming) -> bool {
+        self.sockets.iter().any(|(_, socket)| {
+            matches!(socket, smoltcp::socket::Socket::Tcp(socket)
+                if socket.remote_endpoint() == Some(endpoint(incoming.from)) && socket.local_endpoint() == Some(endpoint(incoming.to)))
+        })
+    }
+
+    /// Opens the socket for questions about names.
+    pub(crate) fn open_names(&mut self) -> Option<SocketHandle> {
+        let buffer = || udp::PacketBuffer::new(vec![udp::PacketMetadata::EMPTY; NAME_MESSAGES], vec![0; NAME_BYTES]);
+        let mut socket = udp::Socket::new(buffer(), buffer());
+        let port = EPHEMERAL.start() + u16::try_from(self.random() % EPHEMERAL.len() as u64).unwrap_or_default();
+        socket.bind(port).ok()?;
+        Some(self.sockets.add(socket))
+    }
+
+    pub(crate) fn tcp(&mut self, handle: SocketHandle) -> &mut tcp::Socket<'static> {
+        self.sockets.get_mut(handle)
+    }
+
+    pub(crate) fn udp(&mut self, handle: SocketHandle) -> &mut udp::Socket<'static> {
+        self.sockets.get_mut(handle)
+    }
+
+    /// Resets a connection, and forgets the socket once the reset was sent.
+    pub(crate) fn reset(&mut self, handle: SocketHandle) {
+        self.tcp(handle).abort();
+        self.closing.push(handle);
+    }
+
+    /// Forgets a socket whose connection has ended in both directions, after the time for late packets.
+    pub(crate) fn finish(&mut self, handle: SocketHandle) {
+        self.closing.push(handle);
+        if self.closing.len() > MOST_LATE {
+            let oldest = self.closing.remove(0);
+            self.sockets.remove(oldest);
+        }
+    }
+
+    /// Reads packets of the lane into the stack. `decide` is asked for each connection that a peer begins, and may [`Self::listen`] for it; the socket is returned to `taken`
+    /// with whether it has the connection now.
+    ///
+    /// # Errors
+    /// If the daemon has ended.
+    pub(crate) fn receive(
+        &mut self,
+        now: Instant,
+        mut decide: impl FnMut(&mut Self, &Incoming) -> Option<SocketHandle>,
+    ) -> io::Result<()> {
+        for _ in 0..PACKETS {
+            if self.device.flush() {
+                break;
+            }
+            let length = match self.device.read(&mut self.buffer) {
+                Ok(length) => length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            };
+            let begins = begins(&self.buffer[..length]).filter(|incoming| !self.has_connection(incoming));
+            if let Some(incoming) = begins {
+                decide(self, &incoming);
+            }
+            self.device.offer(&self.buffer[..length]);
+            self.interface.poll_ingress_single(now, &mut self.device, &mut self.sockets);
+        }
+        Ok(())
+    }
+
+    /// Sends what the sockets have to send, and forgets sockets that are done.
+    pub(crate) fn send(&mut self, now: Instant) {
+        self.device.flush();
+        self.interface.poll(now, &mut self.device, &mut self.sockets);
+        let sockets = &mut self.sockets;
+        self.closing.retain(|handle| {
+            let socket: &tcp::Socket<'_> = sockets.get(*handle);
+            // A reset is sent by a closed socket that still knows its peer.
+            let is_done = socket.state() == tcp::State::Closed && socket.remote_endpoint().is_none();
+            if is_done {
+                sockets.remove(*handle);
+            }
+            !is_done
+        });
+    }
+
+    /// Returns true if packets wait for the lane.
+    pub(crate) fn is_full(&mut self) -> bool {
+        self.device.flush()
+    }
+
+    /// Returns the time until the stack has something to do; `None` if only a packet gives it work.
+    pub(crate) fn delay(&mut self, now: Instant) -> Option<Duration> {
+        self.interface.poll_delay(now, &self.sockets).map(|delay| Duration::from_micros(delay.total_micros()))
+    }
+}
+
+impl AsFd for Stack {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.device.tun().as_fd()
+    }
+}
+
+fn tcp_socket() -> tcp::Socket<'static> {
+    let buffer = || tcp::SocketBuffer::new(vec![0; BUFFER]);
+    let mut socket = tcp::Socket::new(buffer(), buffer());
+    socket.set_congestion_control(tcp::CongestionControl::Cubic);
+    socket.set_keep_alive(Some(KEEP_ALIVE));
+    socket.set_timeout(Some(DEAD_AFTER));
+    // Programs decide how they cut their streams; a second algorithm that waits only adds delay.
+    socket.set_nagle_enabled(false);
+    socket
+}
+
+pub(crate) fn endpoint(address: SocketAddr) -> IpEndpoint {
+    IpEndpoint::new(address.ip().into(), address.port())
+}
+
+/// Returns the ends of the connection that a packet begins: a SYN without an ACK.
+fn begins(packet: &[u8]) -> Option<Incoming> {
+    let (from, to, payload): (IpAddr, IpAddr, &[u8]) = match packet.first()? >> 4 {
+        4 => {
+            let packet = Ipv4Packet::new_checked(packet).ok()?;
+            (packet.next_header() == IpProtocol::Tcp && packet.frag_offset() == 0).then_some(())?;
+            (packet.src_addr().into(), packet.dst_addr().into(), packet.payload())
+        }
+        6 => {
+            let packet = Ipv6Packet::new_checked(packet).ok()?;
+            (packet.next_header() == IpProtocol::Tcp).then_some(())?;
+            (packet.src_addr().into(), packet.dst_addr().into(), packet.payload())
+        }
+        _ => return None,
+    };
+    let segment = TcpPacket::new_checked(payload).ok()?;
+    let ends = Incoming { from: (from, segment.src_port()).into(), to: (to, segment.dst_port()).into() };
+    (segment.syn() && !segment.ack() && !segment.rst()).then_some(ends)
+}
