@@ -50,6 +50,12 @@ impl Paths {
         self.update_list(&list, |origins| &mut origins.reported, true, now);
     }
 
+    /// Adds a candidate. Most peers have two and are never talked to, so no room is kept for more.
+    fn add(&mut self, candidate: CandidateState) {
+        self.candidates.reserve_exact(1);
+        self.candidates.push(candidate);
+    }
+
     /// Replaces one of the two lists. A candidate in neither list and not in use is dropped. A new one is tried at once, and with `at_once` one that
     /// was not in this list before. If the path in use is no longer listed, it is suspected: the peer moved.
     fn update_list(&mut self, endpoints: &[SocketAddr], list: fn(&mut Origins) -> &mut bool, at_once: bool, now: Time) {
@@ -72,7 +78,7 @@ impl Paths {
             } else {
                 let mut origins = Origins::default();
                 *list(&mut origins) = true;
-                self.candidates.push(CandidateState::new(way, origins, now));
+                self.add(CandidateState::new(way, origins, now));
                 named += 1;
             }
         }
@@ -265,7 +271,7 @@ impl Paths {
             return Some(way);
         }
         self.limit_heard(MAX_HEARD - 1);
-        self.candidates.push(CandidateState::new(way, Origins { heard: true, ..Origins::default() }, now));
+        self.add(CandidateState::new(way, Origins { heard: true, ..Origins::default() }, now));
         Some(way)
     }
 
