@@ -16,6 +16,9 @@ const FIXED_LEN: usize = 4;
 /// Number of the one set of a transaction; the kernel wants each new one to have a number.
 const SET_ID: u32 = 1;
 
+/// The shortest time of an element, 10 ms: a tick of the slowest kernels (`CONFIG_HZ=100`). Kernels such as 5.10 count an element's time in ticks, rounded down, and an element with none stays forever.
+const SHORTEST: Duration = Duration::from_millis(10);
+
 impl NftTable {
     /// Adds both address families to a set, for a limited time after which the kernel itself removes them.
     ///
@@ -23,10 +26,9 @@ impl NftTable {
     /// If there is no such table or set.
     pub fn add_families(&mut self, set: &str, time: Duration) -> Result<(), NetlinkError> {
         self.remove_families(set)?;
-        let milliseconds = u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1);
         let mut batch = Batch::begin();
         let families = [abi::AF_INET, abi::AF_INET6];
-        self.elements(&mut batch, abi::NFT_MSG_NEWSETELEM, set, &families, Some(milliseconds));
+        self.elements(&mut batch, abi::NFT_MSG_NEWSETELEM, set, &families, Some(timeout(time)));
         self.send("open the nftables set", batch)
     }
 
@@ -35,7 +37,7 @@ impl NftTable {
     /// # Errors
     /// If there is no such table or set.
     pub fn renew_families(&mut self, set: &str, time: Duration) -> Result<(), NetlinkError> {
-        let milliseconds = Some(u64::try_from(time.as_millis()).unwrap_or(u64::MAX).max(1));
+        let milliseconds = Some(timeout(time));
         let families = [abi::AF_INET, abi::AF_INET6];
         let mut batch = Batch::begin();
         // An element that is there keeps its time when it is added, and one that is not there cannot be removed.
@@ -169,4 +171,9 @@ fn within(bytes: &[u8], kind: u16) -> impl Iterator<Item = Result<&[u8], Malform
 
 fn u64_be(bytes: &[u8]) -> Result<u64, Malformed> {
     bytes.first_chunk().copied().map(u64::from_be_bytes).ok_or(Malformed("number"))
+}
+
+/// Returns the time of an element in milliseconds, as the kernel takes it.
+fn timeout(time: Duration) -> u64 {
+    u64::try_from(time.max(SHORTEST).as_millis()).unwrap_or(u64::MAX)
 }
