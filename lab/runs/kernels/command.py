@@ -1,6 +1,6 @@
 """Starts a virtual machine per kernel, shows what happens in it, and writes results and documents.
 
-    python3 -m lab.runs.kernels.command [--kernels 5.10,6.1] [--parts facts,tests,network,lab,wireguard,links] [--seconds N] [--lab NODE-IDS] [--json] [--output FILE] [--document]
+    python3 -m lab.runs.kernels.command [--kernels 5.10,6.1] [--parts facts,tests,network,lab,wireguard,links] [--seconds N] [--families 4,6] [--lab NODE-IDS] [--json] [--output FILE] [--document]
 
 Exit status 1 if a part failed. Machines run one after the other: each takes the processor time of a core or two. `--document` puts the tables into
 docs/interop.md, docs/linkbox.md and docs/kernels.md.
@@ -44,6 +44,7 @@ def run(series, parts, options, say):
     job = {
         "parts": parts,
         "seconds": options.seconds,
+        "families": options.families,
         "config": str(kernel.folder / "boot" / f"config-{kernel.release}"),
         "tests": built.test_programs() if "tests" in parts else [],
         "known": built.known(series),
@@ -87,6 +88,7 @@ def _parser():
     parser.add_argument("--kernels", default=",".join(archive.table()), help="series, separated by commas")
     parser.add_argument("--parts", default=",".join(PARTS))
     parser.add_argument("--seconds", type=float, default=interop.SECONDS, help="traffic through a rekey of WireGuard, in seconds")
+    parser.add_argument("--families", type=lambda text: [int(word) for word in text.split(",")], default=[4, 6], help="IP versions below WireGuard (default 4,6)")
     parser.add_argument("--lab", type=lambda text: text.split(","), default=list(LAB), help="tests of the lab to run inside, as pytest names them")
     parser.add_argument("--json", action="store_true", help="print the results as JSON; progress goes to standard error")
     parser.add_argument("--output", type=Path, default=OUTPUT)
