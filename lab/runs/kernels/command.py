@@ -2,8 +2,8 @@
 
     python3 -m lab.runs.kernels.command [--kernels 5.10,6.1] [--parts facts,tests,network,lab,wireguard,links] [--seconds N] [--families 4,6] [--lab NODE-IDS] [--json] [--output FILE] [--document]
 
-Exit status 1 if a part failed. Machines run one after the other: each takes the processor time of a core or two. `--document` puts the tables into
-docs/interop.md, docs/linkbox.md and docs/kernels.md.
+Exit status 1 if a part failed. Machines run one after the other: each takes the processor time of a core or two. `--document` puts the tables of what was run into
+docs/interop.md, docs/linkbox.md and docs/kernels.md, so it belongs to a run of all kernels and parts.
 """
 
 import argparse
