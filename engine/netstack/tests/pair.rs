@@ -1,4 +1,5 @@
 //! Two networks without a TUN device, wired to each other as two lanes would wire them, with real sockets of this host at both ends.
+#![expect(clippy::unwrap_used, reason = "a test may stop at the first surprise")]
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
