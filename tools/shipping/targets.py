@@ -39,7 +39,7 @@ NODE = Program("taut", "taut", "node of Taut, an encrypted overlay network that 
 TINY = Program("taut-tiny", "taut", "node of Taut without TLS and port mappings, for routers with little flash", features=(), instead_of="taut", kinds=("ipk",))
 RELAY = Program("taut-relay", "taut-relay-server", "relay for nodes of Taut networks that no direct path connects")
 COORDINATOR = Program("taut-coordinator", "taut-coordinator", "coordinator of Taut networks: members, addresses and policy")
-# A package of its own, because it would make that of a router larger by a fifth; and in the image of the node, because containers often have no TUN device.
+# A package of its own, because a router has a TUN device and no room to waste; and in the image of the node, because containers often have no TUN device.
 USERSPACE = Program("taut-userspace", "taut-userspace", "network of a Taut node without a TUN device: proxies and port forwards")
 PROGRAMS = (NODE, TINY, USERSPACE, RELAY, COORDINATOR)
 
