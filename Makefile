@@ -47,9 +47,9 @@ test-night: ## the tests that are too slow for each change: lab/tests/night.toml
 	@tools/stages.py night $(STAGES)
 
 .PHONY: build
-build: ## taut, taut-coordinator and taut-relay, optimised, into target/release
+build: ## taut, taut-userspace, taut-coordinator and taut-relay, optimised, into target/release
 	@tools/setup build
-	@$(ENV) && say 'building for release' && build_release taut taut-coordinator taut-relay-server
+	@$(ENV) && say 'building for release' && build_release taut taut-userspace taut-coordinator taut-relay-server
 
 .PHONY: check
 check: arrows format clippy doc deny ## all that is not a test: arrows, formatting, lints, documentation, licences

@@ -159,6 +159,24 @@ def test_the_image_of_the_node_runs_under_podman_with_one_capability(lab):
         site.reach()
 
 
+def test_the_image_of_the_node_runs_rootless_without_a_device_or_a_capability(lab):
+    site = Site(lab, "trixie", "podman", "crun", "uidmap", "curl", "python3")
+    with site.web as web:
+        web.copy(package("oci"), "/tmp/image.tar")
+        web.copy(ROOT / "dist" / "containers" / "userspace.sh", "/tmp/userspace.sh")
+        web.run("useradd", "--create-home", "user")
+        web.run("chmod", "644", "/tmp/image.tar")
+        web.run("sh", "-c", "printf '[storage]\\ndriver = \"vfs\"\\n' > /etc/containers/storage.conf; printf '[containers]\\ncgroups = \"disabled\"\\n[engine]\\ncgroup_manager = \"cgroupfs\"\\n' > /etc/containers/containers.conf")
+        as_user = ("runuser", "-u", "user", "--", "env", "-C", "/home/user", "XDG_RUNTIME_DIR=/tmp/user-run")
+        web.run("install", "-d", "-o", "user", "-m", "700", "/tmp/user-run")
+        image = web.run(*as_user, "podman", "pull", "--quiet", "oci-archive:/tmp/image.tar", timeout=3 * PATIENCE_S).stdout.split()[-1]
+        before = site.traces()[1]
+        web.run(*as_user, "sh", "/tmp/userspace.sh", image, site.coordinator.join_token, "web", timeout=3 * PATIENCE_S)
+        site.peer.wait_for_peers("web")
+        assert site.peer.ping("web")
+        assert site.traces()[1] == before, "nothing of the host's network is changed"
+
+
 # Makes a root with busybox and what an ipk holds (tar archives within one), as a router without glibc and systemd has it. /var is in memory there.
 _ROUTER = """
 mkdir -p {root}/bin {root}/dev/net {root}/proc {root}/etc {root}/tmp {root}/usr/bin

@@ -116,7 +116,9 @@ def test_a_user_without_rights_joins_is_direct_and_reaches_and_is_reached(layout
     assert f"SOCKS5        127.0.0.1:{SOCKS}" in shown and "port 80 to 127.0.0.1:8888" in shown, shown
     assert (one.host.network_state(), one.host.hidden_state()) == before, "nothing of the host is changed"
     helper = user.helper
-    assert helper and user.stop() == 0
+    rights = dict(line.split(":\t", 1) for line in Path(f"/proc/{helper}/status").read_text().splitlines() if ":\t" in line)
+    assert (rights["Seccomp"], rights["NoNewPrivs"], int(rights["CapPrm"], 16)) == ("2", "1", 0)
+    assert user.stop() == 0
     wait_until(lambda: not Path(f"/proc/{helper}").exists(), "the program to end with the daemon")
 
 
@@ -198,7 +200,7 @@ def test_a_program_that_ends_is_started_again(layout, without_tun, page):
     os.kill(former, signal.SIGKILL)
     wait_until(lambda: user.helper not in (None, former), "another program")
     wait_until(lambda: socks(one.host, "http://node2:8000/page")[0] == 0, "the proxy to work again")
-    assert "tun-lost" in user.taut("log").stdout
+    assert "userspace-ended" in user.taut("log").stdout
     # Settings of the services: refused if they are wrong, and in force at the next start.
     assert "give each local port once" in user.taut("set", "--forward", "1=a:1,1=b:1", check=False).stderr
     user.taut("set", "--forward", f"{FORWARD}=node2:8000")

@@ -28,7 +28,7 @@ def manuals(chosen):
     """Returns the folder of the manual pages and completions, written by the programs themselves; an early release has none."""
     place, tool, programs = Path("/tmp/manuals"), Path("/src/tools/manuals.py"), Path("/tmp/programs")
     programs.mkdir()
-    for program in (program for program in targets.PROGRAMS if not program.instead_of):
+    for program in (program for program in targets.PROGRAMS if not program.instead_of and program is not targets.USERSPACE):
         target = next((each for each in chosen if program in each.programs), None)
         if target is None:
             raise SystemExit(f"packages: manual pages need a target with {program.name}: {targets.TARGETS[0].name} has all programs")
@@ -88,9 +88,9 @@ def main(version, date, *names):
     pages, entries = manuals(chosen), []
     whole = re.sub(r"-dev$", f"-dev.{moment}", version)
     for target in chosen:
-        for program in target.programs:
+        for program in targets.there(packages.SOURCE, target.programs):
             entries += ship(program, target, pages, whole, (version, moment), date)
-    for program in targets.PROGRAMS:
+    for program in (program for program in targets.PROGRAMS if program is not targets.USERSPACE):
         binaries = [(target, binary(program, target)) for target in chosen if program in target.programs and target.oci and "oci" in program.kinds]
         if binaries:
             file = images.make(program, binaries, whole, date, OUT)

@@ -60,6 +60,10 @@ def layer(program, binary, date):
     files = {f"usr/bin/{program.name}": (binary.read_bytes(), 0o755), "var/run": ("/run", 0o777)}
     if program.name == "taut":
         files["usr/bin/taut-wg"] = ("taut", 0o777)
+        # For `taut daemon --tun userspace`.
+        helper = binary.with_name("taut-userspace")
+        if helper.exists():
+            files["usr/bin/taut-userspace"] = (helper.read_bytes(), 0o755)
     return archive(dict(sorted((folder | files).items())), date)
 
 

@@ -15,7 +15,7 @@ SCRIPTS = (SOURCE / "dist" / "packages", Path("/dist/packages"))
 ENDS = {"deb": "deb", "rpm": "rpm", "apk": "apk", "archlinux": "pkg.tar.zst", "ipk": "ipk"}
 # Kinds whose systems have systemd, OpenRC and procd.
 SERVICES = {"deb": "systemd", "rpm": "systemd", "archlinux": "systemd", "apk": "openrc", "ipk": "openwrt"}
-# Units: those whose names belong to a package, those that are switched on with it, those that are started, and those that are stopped before it is removed.
+# Units (a program without a service of its own has none): those whose names belong to a package, those that are switched on with it, those that are started, and those that are stopped before it is removed.
 UNITS = {
     "taut": {"UNITS": "taut.service 'taut@*.service'", "ENABLE": "taut.service taut-kill-switch.service", "START": "taut.service", "STOP": "taut.service 'taut@*.service' taut-dns.socket taut-kill-switch.service", "DISABLE": "taut.service taut@.service taut-kill-switch.service"},
     # Servers need settings before they can be of use.
@@ -189,9 +189,9 @@ def make(program, target, kind, version, found, stage, date, out):
         "license": "Apache-2.0",
         "mtime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(date)),
         "contents": found,
-        **scripts(program, kind, stage),
+        **(scripts(program, kind, stage) if program.name in UNITS else {}),
     }
-    if kind == "deb":
+    if kind == "deb" and program.name in UNITS:
         described["depends"] = ["init-system-helpers"]
     others = [each.name for each in targets.PROGRAMS if each is not program and each.installed == program.installed and kind in each.kinds]
     if others:

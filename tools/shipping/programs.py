@@ -90,16 +90,17 @@ def vendor(place=None):
 
 def build(target, date):
     """Builds the programs of a target."""
-    for program in target.programs:
+    all_programs = targets.there(root.INSIDE["/src"], target.programs)
+    for program in all_programs:
         if program.features is not None:
             cargo(target, date, [program], "abort")
             # Cargo gives both builds of a package one name.
             shutil.copyfile(built(target, program.installed), binary(target, program))
-    cargo(target, date, [program for program in target.programs if program.features is None and program is not targets.COORDINATOR], "abort")
+    cargo(target, date, [program for program in all_programs if program.features is None and program is not targets.COORDINATOR], "abort")
     if targets.COORDINATOR in target.programs:
         # A panic ends what it happened in, and not the channels of all nodes (fault N7).
         cargo(target, date, [targets.COORDINATOR], "unwind")
-    for program in target.programs:
+    for program in all_programs:
         if not binary(target, program).exists():
             raise root.Failed(f"{target.name}: cargo made no {program.name}", "the lines above say why")
 

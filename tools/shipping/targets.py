@@ -39,7 +39,9 @@ NODE = Program("taut", "taut", "node of Taut, an encrypted overlay network that 
 TINY = Program("taut-tiny", "taut", "node of Taut without TLS and port mappings, for routers with little flash", features=(), instead_of="taut", kinds=("ipk",))
 RELAY = Program("taut-relay", "taut-relay-server", "relay for nodes of Taut networks that no direct path connects")
 COORDINATOR = Program("taut-coordinator", "taut-coordinator", "coordinator of Taut networks: members, addresses and policy")
-PROGRAMS = (NODE, TINY, RELAY, COORDINATOR)
+# A package of its own, because a router has a TUN device and no room to waste; and in the image of the node, because containers often have no TUN device.
+USERSPACE = Program("taut-userspace", "taut-userspace", "network of a Taut node without a TUN device: proxies and port forwards")
+PROGRAMS = (NODE, TINY, USERSPACE, RELAY, COORDINATOR)
 
 
 @dataclass(frozen=True)
@@ -65,12 +67,17 @@ TARGETS = (
     Target("x86-64", "x86_64-unknown-linux-musl", PROGRAMS, "amd64", "x86_64", "x86_64", "x86_64", "x86_64", "amd64"),
     Target("aarch64", "aarch64-unknown-linux-musl", PROGRAMS, "arm64", "aarch64", "aarch64", "aarch64", "aarch64_generic", "arm64", "qemu-aarch64"),
     # Raspberry Pi 2 and later with a 32-bit system. A coordinator belongs on a larger host.
-    Target("armv7", "armv7-unknown-linux-musleabihf", (NODE, TINY, RELAY), "armhf", "armv7hl", "armv7", "armv7h", "arm_cortex-a7_neon-vfpv4", "arm/v7", "qemu-arm"),
+    Target("armv7", "armv7-unknown-linux-musleabihf", (NODE, TINY, USERSPACE, RELAY), "armhf", "armv7hl", "armv7", "armv7h", "arm_cortex-a7_neon-vfpv4", "arm/v7", "qemu-arm"),
     # Routers: MediaTek MT7621 and older Ralinks, and the big-endian Atheros AR71xx to QCA95xx. Nobody builds other packages for them.
     Target("mipsel", "mipsel-unknown-linux-musl", (NODE, TINY, RELAY), ipk="mipsel_24kc", qemu="qemu-mipsel"),
     Target("mips", "mips-unknown-linux-musl", (NODE, TINY, RELAY), ipk="mips_24kc", qemu="qemu-mips"),
 )
 KINDS = ("deb", "rpm", "apk", "archlinux", "ipk")
+
+
+def there(source, programs):
+    """Returns those of these programs that a source has: release 0.1.0 had no userspace network."""
+    return tuple(program for program in programs if program is not USERSPACE or (source / "apps" / "userspace").exists())
 
 
 def named(name):

@@ -191,7 +191,8 @@ mod tests {
         let usual = taut_agent::DaemonConfig::default();
         let others =
             SETTINGS.iter().zip(&values[PLACES.len()..]).filter(|(setting, value)| setting.value(&usual) != value.text);
-        assert_eq!(others.map(|(setting, _)| setting.name).collect::<Vec<_>>(), ["advertise-routes"]);
+        let examples = ["socks5", "http-proxy", "forward", "publish", "advertise-routes"];
+        assert_eq!(others.map(|(setting, _)| setting.name).collect::<Vec<_>>(), examples);
     }
 
     #[test]

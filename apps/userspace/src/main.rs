@@ -9,6 +9,9 @@ use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
 
 use taut_event::{Signal, Signals, new_session, raise_open_files};
+use taut_sandbox::{
+    Capability, Filter, Ruleset, Sockets, Verdict, calls, keep_capabilities, no_core_dumps, no_new_privileges,
+};
 
 const HELP: &str = "\
 taut-userspace: the network of a Taut node without a TUN device
@@ -55,5 +58,27 @@ fn run() -> io::Result<()> {
     control.local_addr()?;
     // Each connection needs one; where the limit is lower, fewer are served.
     let _ = raise_open_files();
+    confine();
     taut_netstack::run(device, control)
+}
+
+/// Gives up all that this program does not need: files, programs, capabilities but that of ports below 1024, and sockets other than those of the internet. What the kernel or a
+/// container runtime lacks is left out: the program has nothing that an attacker wants but its sockets.
+fn confine() {
+    let _ = no_core_dumps();
+    let _ = no_new_privileges();
+    let _ = Ruleset::new().and_then(Ruleset::enter);
+    let _ = keep_capabilities(&[Capability::NetBindService]);
+    let filter = Filter::default()
+        .with(calls::PROCESS, Verdict::Allow)
+        .with(calls::FILES, Verdict::Allow)
+        .with(calls::SOCKETS, Verdict::Allow)
+        .with(calls::WAITS, Verdict::Allow)
+        .with(calls::OLDER, Verdict::Allow)
+        .with(calls::ATTACKS, Verdict::Kill)
+        .with_own_signals()
+        .with_sockets(&[Sockets::Internet])
+        .with_memory()
+        .with_devices();
+    let _ = filter.enter();
 }

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 use taut_base::Prefix;
 use taut_node::ServicePorts;
 use taut_proxy::{MAX_LINE, Report, Setup};
-use taut_tun::Tun;
+use taut_tun::{Offload, Tun};
 
 use crate::api::Failure;
 use crate::config::{DaemonConfig, USERSPACE};
@@ -58,7 +58,7 @@ impl Userspace {
         let none = || std::io::Error::other("the daemon does not know its own program");
         let program = config.program.as_deref().ok_or_else(none).map_err(wrong)?;
         let (device, stream) = outside::start_userspace(program).map_err(wrong)?;
-        let tun = Tun::from_packet_socket(device, USERSPACE).map_err(wrong)?;
+        let tun = Tun::from_packet_socket(device, USERSPACE, Offload::PACKET_SOCKET).map_err(wrong)?;
         stream.set_nonblocking(true).map_err(wrong)?;
         let setup = Setup {
             socks5: config.socks5,

@@ -38,7 +38,7 @@ pub(crate) enum End {
 impl Flow {
     /// Moves what can be moved. Returns how the connection ended, if it did.
     pub(crate) fn pump(&mut self, local: &TcpStream, remote: &mut Socket<'_>) -> Option<End> {
-        if self.to_local(local, remote).and_then(|()| self.to_remote(local, remote)).is_err() {
+        if self.write_local(local, remote).and_then(|()| self.read_local(local, remote)).is_err() {
             return Some(End::Local);
         }
         let is_ended = self.local_ended && self.remote_ended;
@@ -50,7 +50,7 @@ impl Flow {
         }
     }
 
-    fn to_local(&mut self, mut local: &TcpStream, remote: &mut Socket<'_>) -> io::Result<()> {
+    fn write_local(&mut self, mut local: &TcpStream, remote: &mut Socket<'_>) -> io::Result<()> {
         while self.writable && (!self.pending.is_empty() || remote.can_recv()) {
             let result = match self.pending.is_empty() {
                 false => local.write(&self.pending).inspect(|count| drop(self.pending.drain(..*count))),
@@ -77,7 +77,7 @@ impl Flow {
         Ok(())
     }
 
-    fn to_remote(&mut self, mut local: &TcpStream, remote: &mut Socket<'_>) -> io::Result<()> {
+    fn read_local(&mut self, mut local: &TcpStream, remote: &mut Socket<'_>) -> io::Result<()> {
         while remote.can_send() && !self.local_ended {
             if !self.received.is_empty() {
                 let count = remote.send_slice(&self.received).unwrap_or(0);

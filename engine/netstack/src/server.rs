@@ -12,7 +12,7 @@ use socket2::{Domain, SockRef, Socket, TcpKeepalive, Type};
 use taut_base::Time;
 use taut_event::{Event, Events, Interest, Poller, boot_time};
 use taut_proxy::{Refusal, Report, ServiceReport, Setup};
-use taut_tun::Tun;
+use taut_tun::{Offload, Tun};
 
 use crate::connection::{Connection, Context};
 use crate::names::Names;
@@ -39,10 +39,11 @@ pub fn run(device: OwnedFd, control: UnixStream) -> io::Result<()> {
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
         setup => setup?,
     };
-    let tun = Tun::from_packet_socket(device, "userspace")?;
+    let tun = Tun::from_packet_socket(device, "userspace", Offload::PACKET_SOCKET)?;
     let mut server = Server::new(tun, setup, control)?;
     match server.run() {
-        Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(()),
+        // A socket whose other end was closed with packets in it reports a reset.
+        Err(error) if matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset) => Ok(()),
         result => result,
     }
 }

@@ -10,8 +10,9 @@ use std::time::Duration;
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::socket::{tcp, udp};
 use smoltcp::time::Instant;
-use smoltcp::wire::{HardwareAddress, IpCidr, IpEndpoint, IpProtocol, Ipv4Packet, Ipv6Packet, TcpPacket};
+use smoltcp::wire::{HardwareAddress, IpCidr, IpEndpoint, TcpOption, TcpPacket};
 use taut_tun::Tun;
+use taut_wire::ip::{self, Packet};
 
 use crate::device::Device;
 
@@ -25,6 +26,8 @@ pub(crate) const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;
 /// Messages and bytes of the socket for names, for each direction.
 const NAME_MESSAGES: usize = 32;
 const NAME_BYTES: usize = 32 * 1024;
+/// Smallest segment size of a peer, 256 bytes: hosts say 536 and more (RFC 9293, section 3.7.1). The stack cannot send to a peer whose options leave no room for a byte.
+const LEAST_SEGMENT: u16 = 256;
 /// Packets of one turn, 128: sockets of this host get their turn in between.
 const PACKETS: usize = 128;
 /// Limit on closed sockets that still wait for late packets of their peer (TIME-WAIT), 256.
@@ -38,7 +41,6 @@ pub(crate) struct Stack {
     addresses: Vec<IpAddr>,
     /// Sockets without a connection that the stack still works on: they send a reset, or wait for late packets.
     closing: Vec<SocketHandle>,
-    buffer: Vec<u8>,
     random: RandomState,
     drawn: u64,
 }
@@ -70,17 +72,8 @@ impl Stack {
                 IpAddr::V6(own) => interface.routes_mut().add_default_ipv6_route(*own).is_ok(),
             };
         }
-        let (sockets, buffer) = (SocketSet::new(Vec::new()), vec![0; usize::from(u16::MAX)]);
-        Self {
-            interface,
-            sockets,
-            device,
-            addresses: addresses.to_vec(),
-            closing: Vec::new(),
-            buffer,
-            random,
-            drawn: 0,
-        }
+        let sockets = SocketSet::new(Vec::new());
+        Self { interface, sockets, device, addresses: addresses.to_vec(), closing: Vec::new(), random, drawn: 0 }
     }
 
     /// Returns this node's addresses.
@@ -191,22 +184,45 @@ impl Stack {
         mut decide: impl FnMut(&mut Self, &Incoming) -> Option<SocketHandle>,
     ) -> io::Result<()> {
         for _ in 0..PACKETS {
-            if self.device.flush() {
+            if self.device.is_crowded() {
                 break;
             }
-            let length = match self.device.read(&mut self.buffer) {
-                Ok(length) => length,
+            let packet = match self.device.read() {
+                Ok(Some(packet)) => packet,
+                Ok(None) => continue,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) => return Err(error),
             };
-            let begins = begins(&self.buffer[..length]).filter(|incoming| !self.has_connection(incoming));
-            if let Some(incoming) = begins {
-                decide(self, &incoming);
+            let seen = look(packet);
+            let may_leave_listener = matches!(seen, Seen::Begins(_) | Seen::Resets);
+            match seen {
+                Seen::Unusable => {
+                    self.device.drop_packet();
+                    continue;
+                }
+                Seen::Begins(incoming) if !self.has_connection(&incoming) => {
+                    decide(self, &incoming);
+                }
+                Seen::Begins(_) | Seen::Resets | Seen::Other => {}
             }
-            self.device.offer(&self.buffer[..length]);
             self.interface.poll_ingress_single(now, &mut self.device, &mut self.sockets);
+            if may_leave_listener {
+                self.close_listeners();
+            }
         }
         Ok(())
+    }
+
+    /// Closes sockets that listen: each was opened for one packet, which either began its connection or did not. A connection that is reset before it stands listens again, and
+    /// would take another peer's.
+    fn close_listeners(&mut self) {
+        for (_, socket) in self.sockets.iter_mut() {
+            if let smoltcp::socket::Socket::Tcp(socket) = socket
+                && socket.is_listening()
+            {
+                socket.abort();
+            }
+        }
     }
 
     /// Sends what the sockets have to send, and forgets sockets that are done.
@@ -257,22 +273,49 @@ pub(crate) fn endpoint(address: SocketAddr) -> IpEndpoint {
     IpEndpoint::new(address.ip().into(), address.port())
 }
 
-/// Returns the ends of the connection that a packet begins: a SYN without an ACK.
-fn begins(packet: &[u8]) -> Option<Incoming> {
-    let (from, to, payload): (IpAddr, IpAddr, &[u8]) = match packet.first()? >> 4 {
-        4 => {
-            let packet = Ipv4Packet::new_checked(packet).ok()?;
-            (packet.next_header() == IpProtocol::Tcp && packet.frag_offset() == 0).then_some(())?;
-            (packet.src_addr().into(), packet.dst_addr().into(), packet.payload())
+/// What a packet is to the stack.
+enum Seen {
+    /// It begins a connection: a SYN without an ACK.
+    Begins(Incoming),
+    /// A connection with so small a segment size would cost more than it carries.
+    Unusable,
+    /// It resets a connection.
+    Resets,
+    /// Anything else.
+    Other,
+}
+
+fn look(packet: &[u8]) -> Seen {
+    let Ok(packet) = Packet::parse(packet) else { return Seen::Other };
+    if packet.protocol() != ip::TCP || packet.is_fragment() {
+        return Seen::Other;
+    }
+    let Ok(segment) = TcpPacket::new_checked(packet.payload()) else { return Seen::Other };
+    if segment.rst() {
+        return Seen::Resets;
+    }
+    if !segment.syn() {
+        return Seen::Other;
+    }
+    if segment_size(&segment).is_some_and(|size| size < LEAST_SEGMENT) {
+        return Seen::Unusable;
+    }
+    if segment.ack() {
+        return Seen::Other;
+    }
+    let from = SocketAddr::new(packet.source(), segment.src_port());
+    Seen::Begins(Incoming { from, to: SocketAddr::new(packet.destination(), segment.dst_port()) })
+}
+
+/// Returns the segment size that the sender of a SYN accepts, if it says one.
+fn segment_size(segment: &TcpPacket<&[u8]>) -> Option<u16> {
+    let mut options = segment.options();
+    while !options.is_empty() {
+        let (rest, option) = TcpOption::parse(options).ok()?;
+        if let TcpOption::MaxSegmentSize(size) = option {
+            return Some(size);
         }
-        6 => {
-            let packet = Ipv6Packet::new_checked(packet).ok()?;
-            (packet.next_header() == IpProtocol::Tcp).then_some(())?;
-            (packet.src_addr().into(), packet.dst_addr().into(), packet.payload())
-        }
-        _ => return None,
-    };
-    let segment = TcpPacket::new_checked(payload).ok()?;
-    let ends = Incoming { from: (from, segment.src_port()).into(), to: (to, segment.dst_port()).into() };
-    (segment.syn() && !segment.ack() && !segment.rst()).then_some(ends)
+        options = rest;
+    }
+    None
 }

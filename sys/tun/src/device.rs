@@ -71,14 +71,14 @@ impl Tun {
     }
 
     /// Makes a device of one end of a [`packet_pair`](crate::packet_pair()): the other end belongs to a program that takes the place of the kernel's network stack. Each message is
-    /// one IP packet without a header; there are no offloads and no other queues.
+    /// one packet, with a header in front if `offload` has one. Both ends must agree on `offload`; there are no other queues.
     ///
     /// # Errors
     /// If the descriptor cannot be made non-blocking.
-    pub fn from_packet_socket(fd: OwnedFd, name: &str) -> io::Result<Self> {
+    pub fn from_packet_socket(fd: OwnedFd, name: &str, offload: Offload) -> io::Result<Self> {
         let file = File::from(fd);
         ioctl::set_nonblocking(&file)?;
-        Ok(Self { file, name: name.to_owned(), offload: Offload::NONE, multi_queue: false })
+        Ok(Self { file, name: name.to_owned(), offload: offload.consistent(), multi_queue: false })
     }
 
     /// Opens another queue of the same device, with the same offloads. The kernel spreads flows over all queues, and

@@ -17,6 +17,8 @@ pub struct Offload {
 impl Offload {
     /// All offloads that this crate supports.
     pub const ALL: Self = Self { vnet_header: true, checksum: true, tso: true, uso: true };
+    /// What the two ends of a [packet socket](crate::packet_pair()) pass to each other: superpackets of TCP. UDP superpackets would need a reader that splits them.
+    pub const PACKET_SOCKET: Self = Self { vnet_header: true, checksum: true, tso: true, uso: false };
     /// Bare packets, one per read and write.
     pub const NONE: Self = Self { vnet_header: false, checksum: false, tso: false, uso: false };
 

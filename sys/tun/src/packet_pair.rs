@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-/// Send buffer of each end, 4 MiB: the kernel grants at most `net.core.wmem_max`, which is 208 KiB by default and then holds about 150 packets of 1,420 bytes.
+/// Send buffer of each end, 4 MiB: the kernel grants at most `net.core.wmem_max`, which is 208 KiB by default and then holds about 6 superpackets or 150 packets of 1,420 bytes.
 const BUFFER: libc::c_int = 4 * 1024 * 1024;
 
 /// Returns two connected ends (`SOCK_SEQPACKET`, man 7 unix): each message arrives whole or not at all, in order, and a write to a full socket fails with `WouldBlock` once the
@@ -38,12 +38,14 @@ mod tests {
     use std::io::ErrorKind;
 
     use super::*;
-    use crate::Tun;
+    use crate::{Offload, Tun};
 
     #[test]
     fn packets_keep_their_borders_and_the_end_of_the_other_program_is_an_error() {
         let (one, other) = packet_pair().unwrap();
-        let (one, other) = (Tun::from_packet_socket(one, "a").unwrap(), Tun::from_packet_socket(other, "b").unwrap());
+        let (one, other) = [(one, "a"), (other, "b")]
+            .map(|(end, name)| Tun::from_packet_socket(end, name, Offload::NONE).unwrap())
+            .into();
         let mut buffer = [0; 100];
         assert_eq!(one.read(&mut buffer).unwrap_err().kind(), ErrorKind::WouldBlock);
         other.write(b"first").unwrap();

@@ -44,6 +44,22 @@ fn daemon_flags_one_by_one() {
         ("--lanes 16", DaemonConfig { lanes: Some(16), ..usual.clone() }),
         ("--no-tun-steering", DaemonConfig { tun_steering: false, ..usual.clone() }),
         ("--tun t-1.a", DaemonConfig { tun_name: "t-1.a".into(), ..usual.clone() }),
+        (
+            "--tun userspace --socks5 1080 --publish 80=8080 --publish 22=22",
+            DaemonConfig {
+                tun_name: "userspace".into(),
+                socks5: Some(([127, 0, 0, 1], 1080).into()),
+                publish: vec!["80=8080".parse().unwrap(), "22=22".parse().unwrap()],
+                ..usual.clone()
+            },
+        ),
+        (
+            "--forward none --forward 1=a:1 --forward 2=b:2,3=c:3",
+            DaemonConfig {
+                forwards: ["1=a:1", "2=b:2", "3=c:3"].map(|text| text.parse().unwrap()).to_vec(),
+                ..usual.clone()
+            },
+        ),
         ("--mtu 1280", DaemonConfig { mtu: Some(1280), ..usual.clone() }),
         ("--mtu auto", usual.clone()),
         ("--mtu 65440", DaemonConfig { mtu: Some(65440), ..usual.clone() }),
@@ -96,6 +112,10 @@ fn wrong_flags_are_named() {
         ("--suites AES", "`AES` is not a suite; write some of AEGIS256X4, AES256GCM, ChaCha20Poly1305"),
         ("--suites AES256GCN", "did you mean `AES256GCM`?"),
         ("--suites=", "`` is not a suite"),
+        ("--forward 1=a:1,1=b:1", "each local port once"),
+        ("--forward nas:22", "write LOCAL=PEER:PORT"),
+        ("--publish 80=nas:80", "write PORT=LOCAL"),
+        ("--socks5 0", "127.0.0.1:1080"),
         ("--advertise-routes lan", "`lan` is no route"),
         ("--advertise-routes 0.0.0.0/0", "`--advertise-exit-node` offers the way"),
         ("--exit-node a/b", "the name of a node"),

@@ -362,10 +362,13 @@ impl Daemon {
             self.tell(Command::RememberPeers(connected));
         }
         if failed {
-            let interface = self.overlay.as_ref().map(|overlay| Value::text(overlay.interface()));
-            self.note(&kind::TUN_LOST, &[interface.unwrap_or(Value::None)]);
             let is_userspace = self.overlay.as_ref().is_some_and(|overlay| overlay.userspace().is_some());
-            self.stop_overlay("tun-lost");
+            let interface = self.overlay.as_ref().map(|overlay| Value::text(overlay.interface()));
+            match is_userspace {
+                true => self.note(&kind::USERSPACE_ENDED, &[]),
+                false => self.note(&kind::TUN_LOST, &[interface.unwrap_or(Value::None)]),
+            }
+            self.stop_overlay(if is_userspace { "userspace-ended" } else { "tun-lost" });
             self.problems.network = Some(match is_userspace {
                 true => Failure::new("the program `taut-userspace` ended", "taut starts it again automatically"),
                 false => {

@@ -128,6 +128,7 @@ kinds! {
     LANES_ENDED Host Info "lanes-ended" "one lane runs again, because no peer uses more" []
     LANES_REFUSED Host Warn "lanes-refused" "a lane is busy, and more could not be started" ["reason"]
     TUN_LOST Host Warn "tun-lost" "the TUN device was taken away; a new one is made" ["interface"]
+    USERSPACE_ENDED Host Warn "userspace-ended" "the program with the TCP/IP stack ended; it is started again" []
     ENDPOINTS_CHANGED Host Info "endpoints-changed" "this host has other addresses" ["from" "to"]
     ROUTES_ADDED Host Debug "routes-added" "routes to peers were added" ["count" "first"]
     ROUTES_REMOVED Host Debug "routes-removed" "routes to peers were removed" ["count" "first"]
