@@ -56,4 +56,7 @@ class UserspaceNode(Node):
         return inside == Path(f"/proc/{self.process.pid}/ns/net").stat().st_ino
 
     def close(self):
+        # A daemon that runs would write its files again.
+        if self.process and self.process.alive:
+            self.process.stop()
         shutil.rmtree(self.folder, ignore_errors=True)

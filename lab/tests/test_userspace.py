@@ -231,7 +231,7 @@ def test_what_needs_a_device_is_refused_and_what_is_missing_is_named(layout, wit
         alone.chmod(0o755)
         shutil.copy(binary("taut"), alone / "taut")
         daemon = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "/usr/bin/env", "PATH=/nowhere", alone / "taut", "daemon")
-        host.start(*daemon, "--tun", "userspace", "--state", user.state, "--socket", user.socket, name="alone")
+        user.process = host.start(*daemon, "--tun", "userspace", "--state", user.state, "--socket", user.socket, name="alone")
         wait_until(lambda: answering(user.socket), "the daemon to answer")
         problem = user.wait_for(lambda status: status["problem"], "a problem")["problem"]
         assert "taut-userspace" in problem["message"] and "install the package" in problem["hint"]
