@@ -151,6 +151,7 @@ def listing(entries):
     rows += [(entry["name"], entry["kind"], str(entry["minutes"]), "no" if lacks(entry) else "yes", entry["proves"]) for entry in entries]
     missing = [f"{entry['name']} needs {', '.join(lacks(entry))}" for entry in entries if lacks(entry)]
     possible = sum(not lacks(entry) for entry in entries)
+    missing.append("`tools/setup test` makes target/venv, `make build-programs` target/ci, and `make packages TARGETS=x86-64` target/packages")
     return "\n".join([table(rows), "", *missing, "", f"{possible} of {len(entries)} entries can run here: `make ci-matrix RUN=NAME` or RUN={ALL}"])
 
 

@@ -54,6 +54,8 @@ const LARGEST: u64 = 4 << 10;
 /// The list of a release and its signature, as tools/shipping writes them.
 const LIST: &str = "RELEASE";
 const LIST_SIGNATURE: &str = "RELEASE.sig";
+/// This program in a release: a tiny one is replaced by a tiny one.
+const PROGRAM: &str = if cfg!(any(feature = "tls", feature = "portmap")) { "taut" } else { "taut-tiny" };
 /// This program's processor, by the names of tools/shipping/targets.py.
 const ARCHITECTURE: &str = match () {
     () if cfg!(target_arch = "x86_64") => "x86-64",
@@ -153,7 +155,7 @@ fn look(options: &Options) -> Result<Found, Fault> {
         VERSION.parse().map_err(|()| Fault::failed("this program has no version", "install it from a release"))?;
     let path = std::env::current_exe()
         .map_err(|error| Fault::failed(format!("the path of this program is not known: {error}"), ""))?;
-    let program = release.program("taut", ARCHITECTURE).cloned();
+    let program = release.program(PROGRAM, ARCHITECTURE).cloned();
     let place = Place::find(&path, Path::new("/"));
     Ok(Found { source, release, own, program, place, path })
 }

@@ -8,7 +8,7 @@ use std::os::unix::net::UnixStream;
 
 use taut_base::Prefix;
 use taut_node::ServicePorts;
-use taut_proxy::{MAX_LINE, Report, Setup};
+use taut_proxy::{MAX_LINE, Publish, Report, Setup};
 use taut_tun::{Offload, Tun};
 
 use crate::api::Failure;
@@ -17,6 +17,9 @@ use crate::outside;
 
 /// The first port of connections that the program begins, as in taut-netstack.
 const EPHEMERAL: u16 = 32_768;
+
+/// Most reads of reports in one turn, of 4 KiB each.
+const READS: usize = 16;
 
 /// What the program has to know of the network.
 pub(crate) struct UserspaceNetwork {
@@ -86,10 +89,15 @@ impl Userspace {
         self.setup = setup;
     }
 
-    /// Reads the reports of the program. Its end is noticed by the device.
-    pub(crate) fn read(&mut self) {
+    /// Reads the reports of the program, for a while: one that never pauses must not keep the daemon from its work. Returns false if there will be no more.
+    pub(crate) fn read(&mut self) -> bool {
         let mut chunk = [0; 4_096];
-        while let Ok(count @ 1..) = self.stream.read(&mut chunk) {
+        for _ in 0..READS {
+            let count = match self.stream.read(&mut chunk) {
+                Ok(0) => return false,
+                Ok(count) => count,
+                Err(error) => return matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
+            };
             self.unread.extend_from_slice(&chunk[..count]);
             while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.unread.drain(..=end).collect();
@@ -98,9 +106,10 @@ impl Userspace {
                 }
             }
             if self.unread.len() > MAX_LINE {
-                self.unread.clear();
+                return false;
             }
         }
+        true
     }
 
     /// Returns the state of the program.
@@ -136,7 +145,7 @@ impl Userspace {
                 format!(
                     "the userspace network refused {count} connections since its start, because too many were open"
                 ),
-                "a client may have 256 connections, and all of them 512; `taut status` shows how many are open",
+                "programs of this host may have 256 connections, and peers 256, one address of a peer 64; `taut status` shows how many are open",
             )
         });
         open.into_iter().chain(broken).chain(over).collect()
@@ -165,6 +174,14 @@ pub(crate) fn conflict(config: &DaemonConfig) -> Option<Failure> {
         ("publish", !config.publish.is_empty()),
     ];
     let is_userspace = config.is_userspace();
+    if let Some(publish) = is_userspace.then(|| published_proxy(config)).flatten() {
+        let what =
+            format!("`publish` would open {} to every peer: it is a proxy or forward of this node", publish.target);
+        return Some(Failure::new(
+            what,
+            "publish the port of a program that is meant for peers, or choose another port for the proxy",
+        ));
+    }
     let (name, _) = if is_userspace { &kernel[..] } else { &own[..] }.iter().find(|(_, on)| *on)?;
     Some(match is_userspace {
         true => Failure::new(
@@ -176,6 +193,19 @@ pub(crate) fn conflict(config: &DaemonConfig) -> Option<Failure> {
             format!("take `{name}` away: programs of this host reach the overlay directly; or set `tun = userspace`"),
         ),
     })
+}
+
+/// Returns a published port that leads to a proxy or forward of this node: peers would use the overlay as this node.
+fn published_proxy(config: &DaemonConfig) -> Option<&Publish> {
+    let own = [config.socks5, config.http_proxy].into_iter().flatten();
+    let own: Vec<SocketAddr> = own.chain(config.forwards.iter().map(|forward| forward.listen)).collect();
+    let is_own = |target: &SocketAddr| {
+        own.iter().any(|at| {
+            at.port() == target.port()
+                && (at.ip() == target.ip() || at.ip().is_unspecified() || target.ip().is_unspecified())
+        })
+    };
+    config.publish.iter().find(|publish| is_own(&publish.target))
 }
 
 fn listed(addresses: &[SocketAddr]) -> String {
@@ -209,5 +239,21 @@ mod tests {
         assert_eq!(named(&config(USERSPACE, proxy)), None);
         let proxy = named(&config("taut0", proxy)).unwrap();
         assert!(proxy.starts_with("`socks5` is a service of the userspace network"), "{proxy}");
+    }
+
+    #[test]
+    fn no_port_for_peers_leads_to_a_proxy_of_this_node() {
+        let publishing = |proxy: &str, target: &str| {
+            let (proxy, target) = (proxy.parse().unwrap(), target.parse().unwrap());
+            conflict(&config(USERSPACE, |config| {
+                config.http_proxy = Some(proxy);
+                config.publish = vec![Publish { port: 80, target }];
+            }))
+        };
+        assert_eq!(publishing("127.0.0.1:3128", "127.0.0.1:8080"), None);
+        for (proxy, target) in [("127.0.0.1:8080", "127.0.0.1:8080"), ("0.0.0.0:8080", "127.0.0.1:8080")] {
+            let message = publishing(proxy, target).unwrap().message;
+            assert!(message.contains("every peer"), "{message}");
+        }
     }
 }

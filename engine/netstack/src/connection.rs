@@ -19,6 +19,7 @@ use taut_proxy::{Host, Refusal, Target};
 use crate::handshake::{MAX_HANDSHAKE, Protocol, Step};
 use crate::names::{Names, QuestionId};
 use crate::relay::{End, Flow};
+use crate::shares::Client;
 use crate::stack::Stack;
 
 /// Time that a client has to say where it wants to go, 10 s.
@@ -43,7 +44,7 @@ pub(crate) struct Context<'a> {
 /// A connection.
 pub(crate) struct Connection {
     /// The client whose share it counts in.
-    pub(crate) client: IpAddr,
+    pub(crate) client: Client,
     pub(crate) local: TcpStream,
     remote: Option<SocketHandle>,
     protocol: Protocol,
@@ -67,14 +68,14 @@ enum Phase {
 
 impl Connection {
     /// Begins a connection of a program to a service of this host.
-    pub(crate) fn outgoing(local: TcpStream, client: IpAddr, protocol: Protocol, now: Time) -> Self {
+    pub(crate) fn outgoing(local: TcpStream, client: Client, protocol: Protocol, now: Time) -> Self {
         let flow = Flow { writable: true, ..Flow::default() };
         let (phase, deadline) = (Phase::Handshake, now + HANDSHAKE);
         Self { client, local, remote: None, protocol, phase, flow, deadline, watched: Some(Interest::READ) }
     }
 
     /// Begins a connection of a peer to a published port; `local` is being connected.
-    pub(crate) fn incoming(local: TcpStream, client: IpAddr, remote: SocketHandle, now: Time) -> Self {
+    pub(crate) fn incoming(local: TcpStream, client: Client, remote: SocketHandle, now: Time) -> Self {
         let (phase, deadline) = (Phase::Reaching, now + ANSWER);
         let watched = Some(Interest::WRITE);
         Self {
@@ -127,7 +128,12 @@ impl Connection {
     }
 
     fn hear(&mut self, c: &mut Context<'_>) {
+        let before = self.flow.received.len();
         let gone = !self.fill();
+        if !gone && self.flow.received.len() == before {
+            // What is there was looked at when it came.
+            return;
+        }
         loop {
             match self.protocol.hear(&mut self.flow.received) {
                 Step::Wait if gone => return self.phase = Phase::Over,

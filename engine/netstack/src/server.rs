@@ -18,7 +18,7 @@ use crate::connection::{Connection, Context};
 use crate::names::Names;
 use crate::report::Control;
 use crate::services::{LocalService, published};
-use crate::shares::{MOST, Shares};
+use crate::shares::{Client, MOST, Shares};
 use crate::stack::{Incoming, Stack};
 
 const TOKEN_DEVICE: u64 = 0;
@@ -157,20 +157,21 @@ impl Server {
         let result = self.stack.receive(instant(now), |stack, incoming| {
             let target = target(setup, incoming)?;
             // Without a socket the stack answers with a reset: nothing listens, or the peer has as many connections as it may have.
-            shares.take(incoming.from.ip()).then_some(())?;
+            let client = Client::Peer(incoming.from.ip());
+            shares.take(client).then_some(())?;
             match reach(target).ok().and_then(|local| Some((stack.listen(incoming)?, local))) {
                 Some((handle, local)) => {
                     begun.push((handle, incoming.from, local));
                     Some(handle)
                 }
                 None => {
-                    shares.give_back(incoming.from.ip());
+                    shares.give_back(client);
                     None
                 }
             }
         });
         for (handle, from, local) in begun {
-            self.add(Connection::incoming(local, from.ip(), handle, now));
+            self.add(Connection::incoming(local, Client::Peer(from.ip()), handle, now));
         }
         result
     }
@@ -181,7 +182,8 @@ impl Server {
         let Some(service) = self.services.get_mut(place) else { return };
         let (protocol, target) = (service.protocol(), service.target.clone());
         for (local, from) in service.accept(&self.poller, token, now) {
-            if !self.shares.take(from.ip()) {
+            let client = Client::of_service(from.ip());
+            if !self.shares.take(client) {
                 use std::io::Write;
                 // A new socket has room for it; what the client said is not read, so it is reset afterwards.
                 let _ = (&local).write(&protocol.refused(Refusal::TooMany));
@@ -191,7 +193,7 @@ impl Server {
             if !from.ip().is_loopback() {
                 let _ = SockRef::from(&local).set_tcp_keepalive(&TcpKeepalive::new().with_time(KEEP_ALIVE));
             }
-            let mut connection = Connection::outgoing(local, from.ip(), protocol.clone(), now);
+            let mut connection = Connection::outgoing(local, client, protocol.clone(), now);
             if let Some(target) = &target {
                 connection.go(target, &mut context(&mut self.stack, &mut self.names, &self.setup, now));
             }

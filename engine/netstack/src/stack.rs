@@ -28,6 +28,9 @@ const NAME_MESSAGES: usize = 32;
 const NAME_BYTES: usize = 32 * 1024;
 /// Smallest segment size of a peer, 256 bytes: hosts say 536 and more (RFC 9293, section 3.7.1). The stack cannot send to a peer whose options leave no room for a byte.
 const LEAST_SEGMENT: u16 = 256;
+/// The shortest wait, 1 ms. All that can be sent has been sent before, and the stack says "now" also for a connection that waits for its program (smoltcp's `poll_at` does
+/// not look at `pause_synack`): a peer could keep a core busy by it.
+const SHORTEST_WAIT: Duration = Duration::from_millis(1);
 /// Packets of one turn, 128: sockets of this host get their turn in between.
 const PACKETS: usize = 128;
 /// Limit on closed sockets that still wait for late packets of their peer (TIME-WAIT), 256.
@@ -246,9 +249,13 @@ impl Stack {
         self.device.flush()
     }
 
-    /// Returns the time until the stack has something to do; `None` if only a packet gives it work.
+    /// Returns the time until the stack has something to do; `None` if only a packet, or room at the lane, gives it work.
     pub(crate) fn delay(&mut self, now: Instant) -> Option<Duration> {
-        self.interface.poll_delay(now, &self.sockets).map(|delay| Duration::from_micros(delay.total_micros()))
+        if self.is_full() {
+            return None;
+        }
+        let delay = self.interface.poll_delay(now, &self.sockets)?;
+        Some(Duration::from_micros(delay.total_micros()).max(SHORTEST_WAIT))
     }
 }
 
@@ -307,15 +314,17 @@ fn look(packet: &[u8]) -> Seen {
     Seen::Begins(Incoming { from, to: SocketAddr::new(packet.destination(), segment.dst_port()) })
 }
 
-/// Returns the segment size that the sender of a SYN accepts, if it says one.
+/// Returns the segment size that the sender of a SYN accepts, if it says one: the smallest of several, because the stack takes the last one.
 fn segment_size(segment: &TcpPacket<&[u8]>) -> Option<u16> {
-    let mut options = segment.options();
+    let (mut options, mut found) = (segment.options(), None);
     while !options.is_empty() {
-        let (rest, option) = TcpOption::parse(options).ok()?;
-        if let TcpOption::MaxSegmentSize(size) = option {
-            return Some(size);
+        let Ok((rest, option)) = TcpOption::parse(options) else { break };
+        match option {
+            TcpOption::MaxSegmentSize(size) => found = Some(found.map_or(size, |least: u16| least.min(size))),
+            TcpOption::EndOfList => break,
+            _ => {}
         }
         options = rest;
     }
-    None
+    found
 }

@@ -65,6 +65,19 @@ pub const FILES: &[Call] = calls! {
     SYS_readlinkat SYS_statx SYS_statfs SYS_fstatfs SYS_umask SYS_getcwd SYS_copy_file_range SYS_sendfile SYS_fstat
 };
 
+/// Those of [`FILES`] and [`OLDER`] that name files by their paths: a program that has all its descriptors may refuse them.
+pub const PATHS: &[Call] = calls! {
+    SYS_getdents64 SYS_openat SYS_mkdirat SYS_unlinkat SYS_renameat2 SYS_linkat SYS_fchmodat SYS_faccessat SYS_faccessat2 SYS_readlinkat SYS_statx SYS_statfs
+};
+/// The same for calls that only this processor has.
+#[cfg(target_arch = "x86_64")]
+pub const OLDER_PATHS: &[Call] = calls! {
+    SYS_open SYS_stat SYS_lstat SYS_access SYS_readlink SYS_rename SYS_unlink SYS_mkdir SYS_rmdir SYS_link SYS_chmod SYS_newfstatat SYS_renameat
+};
+/// The same for calls that only some processors have; renaming by path stays possible on them.
+#[cfg(not(target_arch = "x86_64"))]
+pub const OLDER_PATHS: &[Call] = &[];
+
 /// Control of descriptors, which is allowed with some commands only ([`crate::Filter::with_devices`]).
 pub(crate) const CONTROL_OF_FILES: &[Call] = &[
     Call::new(libc::SYS_fcntl),

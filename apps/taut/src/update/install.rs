@@ -157,7 +157,7 @@ impl Files {
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&self.lock);
         let file = file.map_err(|error| self.denied(&error))?;
         file.try_lock().map_err(|_| Fault::failed("another `taut update` is at work", "wait for its end"))?;
-        Ok(Lock { path: self.lock.clone(), _file: file })
+        Ok(Lock { _file: file })
     }
 
     fn denied(&self, error: &io::Error) -> Fault {
@@ -176,7 +176,9 @@ impl Files {
         // A link where the file system has them, so that the former program is at its path until the moment of the rename.
         fs::hard_link(&self.path, &self.previous).or_else(|_| fs::copy(&self.path, &self.previous).map(|_| ()))?;
         fs::rename(&self.new, &self.path)?;
-        self.sync()
+        // Both names are right already, and a crash before the disk knows them leaves the former program.
+        let _ = self.sync();
+        Ok(())
     }
 
     /// Puts the former program back.
@@ -191,16 +193,9 @@ impl Files {
     }
 }
 
-/// Held while an update is at work.
+/// Held while an update is at work. Its file stays: a lock on a file that another one removed would keep nobody out.
 struct Lock {
-    path: PathBuf,
     _file: File,
-}
-
-impl Drop for Lock {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.path);
-    }
 }
 
 /// Downloads a program beside the one that runs, and checks its length and checksum.

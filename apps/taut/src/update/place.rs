@@ -35,6 +35,9 @@ impl Place {
         if lists("/usr/lib/opkg/info/taut.list") {
             return Self::Package("opkg install /tmp/taut_*.ipk");
         }
+        if lists("/usr/lib/opkg/info/taut-tiny.list") {
+            return Self::Package("opkg install /tmp/taut-tiny_*.ipk");
+        }
         let is_in_system = ["/usr/bin/", "/bin/", "/usr/sbin/", "/sbin/"].iter().any(|folder| text.starts_with(folder));
         if !is_in_system {
             return Self::Plain;

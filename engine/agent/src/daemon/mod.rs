@@ -256,7 +256,7 @@ impl Daemon {
                     TOKEN_SERVER => self.accept(),
                     TOKEN_RESOLVER => self.read_resolver(),
                     TOKEN_SERVED => self.served.turn(),
-                    TOKEN_USERSPACE => self.overlay.iter_mut().for_each(Overlay::read_userspace),
+                    TOKEN_USERSPACE => self.read_userspace(),
                     token if token >= http::FIRST_TOKEN => self.serve_metrics(token),
                     token if token >= FIRST_CONNECTION => self.serve(token),
                     _ => {}
@@ -352,6 +352,13 @@ impl Daemon {
         }
     }
 
+    /// Reads what the program with the TCP/IP stack reports. One that will say nothing more is given up, and another one is started.
+    fn read_userspace(&mut self) {
+        if self.overlay.as_mut().is_some_and(|overlay| !overlay.read_userspace()) {
+            self.lose_overlay(clocks().now);
+        }
+    }
+
     fn turn_overlay(&mut self, clocks: Clocks) {
         let Some(overlay) = &mut self.overlay else { return };
         overlay.turn(clocks);
@@ -362,21 +369,24 @@ impl Daemon {
             self.tell(Command::RememberPeers(connected));
         }
         if failed {
-            let is_userspace = self.overlay.as_ref().is_some_and(|overlay| overlay.userspace().is_some());
-            let interface = self.overlay.as_ref().map(|overlay| Value::text(overlay.interface()));
-            match is_userspace {
-                true => self.note(&kind::USERSPACE_ENDED, &[]),
-                false => self.note(&kind::TUN_LOST, &[interface.unwrap_or(Value::None)]),
-            }
-            self.stop_overlay(if is_userspace { "userspace-ended" } else { "tun-lost" });
-            self.problems.network = Some(match is_userspace {
-                true => Failure::new("the program `taut-userspace` ended", "taut starts it again automatically"),
-                false => {
-                    Failure::new("the TUN device was deleted or moved away", "taut creates a new one automatically")
-                }
-            });
-            self.retry_overlay = Some(clocks.now + RETRY_OVERLAY);
+            self.lose_overlay(clocks.now);
         }
+    }
+
+    /// Ends the network, whose device is lost, and tries again in a while.
+    fn lose_overlay(&mut self, now: Time) {
+        let is_userspace = self.overlay.as_ref().is_some_and(|overlay| overlay.userspace().is_some());
+        let interface = self.overlay.as_ref().map(|overlay| Value::text(overlay.interface()));
+        match is_userspace {
+            true => self.note(&kind::USERSPACE_ENDED, &[]),
+            false => self.note(&kind::TUN_LOST, &[interface.unwrap_or(Value::None)]),
+        }
+        self.stop_overlay(if is_userspace { "userspace-ended" } else { "tun-lost" });
+        self.problems.network = Some(match is_userspace {
+            true => Failure::new("the program `taut-userspace` ended", "taut starts it again automatically"),
+            false => Failure::new("the TUN device was deleted or moved away", "taut creates a new one automatically"),
+        });
+        self.retry_overlay = Some(now + RETRY_OVERLAY);
     }
 
     fn poll_timeout(&self, now: Time) -> Option<Time> {

@@ -82,7 +82,8 @@ impl Control {
 
 /// Returns true if the process was started and has ended. Nothing starts it again: this process no longer may.
 pub(crate) fn has_ended() -> bool {
-    OUTSIDE.get().is_some_and(|control| control.lock().unwrap_or_else(PoisonError::into_inner).has_ended())
+    // A thread that waits for an answer holds the lock, and notices the end itself.
+    OUTSIDE.get().is_some_and(|control| control.try_lock().is_ok_and(|mut control| control.has_ended()))
 }
 
 /// Asks a question; `None` if no process was started.

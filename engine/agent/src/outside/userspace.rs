@@ -31,8 +31,10 @@ pub(super) fn start(own: &Path) -> io::Result<Started> {
 pub(super) fn start_with(own: &Path, held: impl Send + 'static) -> io::Result<Started> {
     let (device, its_device) = packet_pair()?;
     let (stream, its_stream) = UnixStream::pair()?;
-    let mut child =
-        Command::new(program(own)).current_dir("/").stdin(its_device).stdout(OwnedFd::from(its_stream)).spawn()?;
+    let mut command = Command::new(program(own));
+    // The daemon's variables may hold an enrolment key. PATH is where the program itself is looked up.
+    command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    let mut child = command.current_dir("/").stdin(its_device).stdout(OwnedFd::from(its_stream)).spawn()?;
     thread::Builder::new().stack_size(WAITING_STACK).spawn(move || {
         let _ = child.wait();
         drop(held);

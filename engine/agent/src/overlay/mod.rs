@@ -403,10 +403,9 @@ impl Overlay {
     }
 
     /// Reads the reports of the program that takes the place of a TUN device.
-    pub(crate) fn read_userspace(&mut self) {
-        if let Some(userspace) = &mut self.userspace {
-            userspace.read();
-        }
+    /// Returns false if the program says nothing any more: it ends, or is broken.
+    pub(crate) fn read_userspace(&mut self) -> bool {
+        self.userspace.as_mut().is_none_or(Userspace::read)
     }
 
     /// Returns the addresses that the internet sees of this host through its exit node, as far as they were measured.
