@@ -163,7 +163,7 @@ fn the_version_needs_no_daemon() {
     assert_eq!(answer("--version").1, answer("version").1);
     let (code, stdout, _) = answer("version --json");
     let json: serde_json::Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!((code, json), (0, serde_json::json!({"schema": 1, "version": version, "daemon": null})));
+    assert_eq!((code, json), (0, serde_json::json!({"schema": 1, "version": version, "without": [], "daemon": null})));
 }
 
 #[test]

@@ -123,7 +123,7 @@ impl Stack {
         }
     }
 
-    /// Opens a socket for the connection that begins with the packet which [`Self::read`] returned. The peer gets no answer before [`Self::accept`].
+    /// Opens a socket for the connection that begins with the packet which [`Self::receive`] returned. The peer gets no answer before [`Self::accept`].
     pub(crate) fn listen(&mut self, incoming: &Incoming) -> Option<SocketHandle> {
         let mut socket = tcp_socket();
         socket.pause_synack(true);

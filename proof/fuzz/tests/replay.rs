@@ -84,6 +84,8 @@ replays! {
     relay_ticket: "relay-ticket",
     relay_channel: "relay-channel",
     relay_member: "relay-member",
+    release: "release",
+    proxy_client: "proxy-client",
 }
 
 #[test]
