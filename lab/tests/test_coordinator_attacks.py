@@ -136,7 +136,10 @@ def test_fault_p6_limits_are_raised_divided_and_logged(lab):
     host = internet.server("coord")
     host.prefix = ["prlimit", "--nofile=256:4096"]
     coordinator = Coordinator(host).start()
-    line = next(line for line in coordinator.process.err.read_text().splitlines() if "event=descriptors" in line)
+    said = lambda: [line for line in coordinator.process.err.read_text().splitlines() if "event=descriptors" in line]  # noqa: E731
+    # It listens before it logs.
+    wait_until(said, "the coordinator to log its limits")
+    [line] = said()
     assert line.endswith("unauthenticated=960 channels=1440 relay_streams=1440 rest=256"), line
     assert "4096" in host.run("prlimit", "--pid", coordinator.process.pid, "--nofile", "--noheadings", "--output", "SOFT").stdout
     relay = Relay(limited(internet.server("far")), coordinator, web=True).start()
