@@ -4,7 +4,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -156,8 +156,14 @@ impl Files {
     fn lock(&self) -> Result<Lock, Fault> {
         let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&self.lock);
         let file = file.map_err(|error| self.denied(&error))?;
-        file.try_lock().map_err(|_| Fault::failed("another `taut update` is at work", "wait for its end"))?;
-        Ok(Lock { _file: file })
+        let busy = || Fault::failed("another `taut update` is at work", "wait for its end");
+        file.try_lock().map_err(|_| busy())?;
+        // The one before removed its file at its end: a lock on that one would keep nobody out.
+        let is_there = |file: &File| Ok::<_, io::Error>(file.metadata()?.ino() == fs::metadata(&self.lock)?.ino());
+        if !is_there(&file).unwrap_or(false) {
+            return Err(busy());
+        }
+        Ok(Lock { path: self.lock.clone(), _file: file })
     }
 
     fn denied(&self, error: &io::Error) -> Fault {
@@ -193,9 +199,16 @@ impl Files {
     }
 }
 
-/// Held while an update is at work. Its file stays: a lock on a file that another one removed would keep nobody out.
+/// Held while an update is at work.
 struct Lock {
+    path: PathBuf,
     _file: File,
+}
+
+impl Drop for Lock {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
 }
 
 /// Downloads a program beside the one that runs, and checks its length and checksum.
