@@ -32,8 +32,8 @@ pub(super) fn start_with(own: &Path, held: impl Send + 'static) -> io::Result<St
     let (device, its_device) = packet_pair()?;
     let (stream, its_stream) = UnixStream::pair()?;
     let mut command = Command::new(program(own));
-    // The daemon's variables may hold an enrolment key. PATH is where the program itself is looked up.
-    command.env_clear().envs(std::env::var_os("PATH").map(|path| ("PATH", path)));
+    // The program talks with peers, and has no need of the enrolment key that a container's variables may hold.
+    command.env_remove("TAUT_AUTHKEY");
     let mut child = command.current_dir("/").stdin(its_device).stdout(OwnedFd::from(its_stream)).spawn()?;
     thread::Builder::new().stack_size(WAITING_STACK).spawn(move || {
         let _ = child.wait();
