@@ -77,7 +77,7 @@ struct Options {
     json: bool,
 }
 
-/// What a check found.
+/// The result of a look for a newer release.
 struct Found {
     source: Source,
     release: Release,
@@ -105,7 +105,7 @@ struct Checked<'a> {
     installed_as: &'static str,
     /// The file of the release for this processor; `null` if it has none.
     file: Option<&'a str>,
-    /// What to do next.
+    /// Advice for the user: the commands to run next.
     hint: String,
 }
 

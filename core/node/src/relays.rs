@@ -50,7 +50,7 @@ const IDLE: Duration = Duration::from_secs(300);
 #[derive(Default)]
 pub(crate) struct Relays {
     credentials: Option<Credentials>,
-    /// Boxed, because a tree keeps places for eleven where most nodes have one.
+    /// Boxed: a B-tree node has eleven places, and most networks have few relays.
     served: BTreeMap<RelayId, Box<KnownRelay>>,
     /// The home relays, best first.
     homes: Vec<RelayId>,

@@ -62,7 +62,7 @@ fn read(head: &str) -> Result<Request, Refusal> {
     if method == "CONNECT" {
         return Ok(Request { target: url.parse().map_err(|_| Refusal::Malformed)?, head: None });
     }
-    // Of other schemes, only `https` is common, and clients use `CONNECT` for it.
+    // Other schemes are refused: for `https`, the only common one, clients use `CONNECT`.
     let rest = url.strip_prefix("http://").ok_or(Refusal::Unsupported)?;
     let cut = rest.find(['/', '?']).unwrap_or(rest.len());
     let (place, path) = rest.split_at(cut);

@@ -17,6 +17,9 @@ mod setup;
 pub mod socks5;
 mod target;
 
+/// The local ports of connections that `taut-userspace` begins: those that Linux uses by default (`ip_local_port_range`). The daemon has to know which flows are answers.
+pub const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;
+
 pub use forward::{Forward, MAX_FORWARDS, Publish};
 pub use refusal::Refusal;
 pub use setup::{MAX_LINE, Report, Service, ServiceReport, Setup};

@@ -1,4 +1,4 @@
-//! What the daemon and the program with the TCP/IP stack tell each other: lines of JSON on a stream beside the packets.
+//! The messages between the daemon and `taut-userspace`: lines of JSON on a stream of their own, apart from the packets' socket.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,7 +17,7 @@ pub struct Setup {
     pub addresses: Vec<IpAddr>,
     /// Longest packet, in bytes.
     pub mtu: u16,
-    /// What a proxy may lead to: the overlay's prefixes, and the subnet routes in use.
+    /// The prefixes that clients of a proxy may reach: those of the overlay, and the subnet routes in use.
     pub reachable: Vec<Prefix>,
     /// Addresses at which the node answers questions for names.
     pub name_servers: Vec<IpAddr>,

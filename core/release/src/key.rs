@@ -11,7 +11,7 @@ use taut_base::{decode_base64, encode_base64};
 pub const SIGNATURE: usize = 64;
 /// Length of a public key in bytes.
 const KEY: usize = 32;
-/// What a public key in PEM has in front of its 32 bytes: the structure, and the number of the algorithm (RFC 8410 section 4).
+/// The 12 bytes before the 32 bytes of a decoded Ed25519 public key: DER structure and algorithm identifier (RFC 8410 section 4).
 const PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 
 /// The public key that signs releases.

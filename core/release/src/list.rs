@@ -14,7 +14,7 @@ use std::fmt;
 use crate::key::{ReleaseKey, SIGNATURE};
 use crate::version::Version;
 
-/// The first line. It is signed with the rest, so a signature over another kind of file is none over a list.
+/// The first line of each list. It is covered by the signature, so a signed file of another kind is not taken for a list.
 const FIRST: &str = "taut-release 1";
 /// Longest list in bytes, 64 KiB: three programs for five processors have 3 KiB.
 pub const MAX_LIST: usize = 64 << 10;

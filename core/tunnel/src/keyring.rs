@@ -46,7 +46,7 @@ pub const CROSSING: Duration = Duration::from_secs(5);
 /// The sessions of one peer on one lane.
 #[derive(Default)]
 pub struct Keyring {
-    // Boxed: a session has two kilobytes, and of a thousand peers a few have one.
+    // Boxed: a session takes two kilobytes, and most peers of a large network have none.
     previous: Option<Box<Session>>,
     current: Option<Box<Session>>,
     next: Option<Box<Session>>,

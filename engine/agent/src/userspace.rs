@@ -8,15 +8,12 @@ use std::os::unix::net::UnixStream;
 
 use taut_base::Prefix;
 use taut_node::ServicePorts;
-use taut_proxy::{MAX_LINE, Publish, Report, Setup};
+use taut_proxy::{EPHEMERAL, MAX_LINE, Publish, Report, Setup};
 use taut_tun::{Offload, Tun};
 
 use crate::api::Failure;
 use crate::config::{DaemonConfig, USERSPACE};
 use crate::outside;
-
-/// The first port of connections that the program begins, as in taut-netstack.
-const EPHEMERAL: u16 = 32_768;
 
 /// Most reads of reports in one turn, of 4 KiB each.
 const READS: usize = 16;
@@ -119,7 +116,7 @@ impl Userspace {
 
     /// Returns the ports of this node's addresses that lead to programs: flows from there are answers.
     pub(crate) fn service_ports(&self) -> ServicePorts {
-        ServicePorts::new(self.setup.publish.iter().map(|publish| publish.port), EPHEMERAL)
+        ServicePorts::new(self.setup.publish.iter().map(|publish| publish.port), *EPHEMERAL.start())
     }
 
     /// Returns warnings about the services.
@@ -239,6 +236,35 @@ mod tests {
         assert_eq!(named(&config(USERSPACE, proxy)), None);
         let proxy = named(&config("taut0", proxy)).unwrap();
         assert!(proxy.starts_with("`socks5` is a service of the userspace network"), "{proxy}");
+    }
+
+    #[test]
+    fn fault_p5_a_program_that_writes_without_a_pause_is_read_for_a_while_only() {
+        let (stream, mut program) = UnixStream::pair().unwrap();
+        stream.set_nonblocking(true).unwrap();
+        program.set_nonblocking(true).unwrap();
+        let (setup, report) = (Setup::default(), Report::default());
+        let mut userspace = Userspace { stream, unread: Vec::new(), setup, report };
+        assert!(userspace.read(), "nothing to read yet");
+        let mut write = || while program.write(&[b'x'; 4_096]).is_ok() {};
+        write();
+        assert!(userspace.read());
+        assert!((1..=READS * 4_096).contains(&userspace.unread.len()), "{}", userspace.unread.len());
+        // A line that never ends is no report: the program is given up.
+        let turns = (0..MAX_LINE).take_while(|_| {
+            write();
+            userspace.read()
+        });
+        assert!(turns.count() < MAX_LINE);
+        drop(program);
+        userspace.unread.clear();
+        assert!(
+            (0..MAX_LINE).any(|_| {
+                userspace.unread.clear();
+                !userspace.read()
+            }),
+            "its end is noticed"
+        );
     }
 
     #[test]

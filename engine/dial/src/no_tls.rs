@@ -1,4 +1,4 @@
-//! What stands for TLS in a program without it (the feature `tls`): https URLs are refused with words.
+//! The module that replaces `tls` in a program built without the feature `tls`: https URLs are refused, with an error that says why.
 
 use std::convert::Infallible;
 use std::io::{self, ErrorKind, Read, Write};

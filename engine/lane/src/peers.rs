@@ -147,7 +147,7 @@ impl LanePeer {
 /// All peers of one lane, found by number or by receiver index.
 #[derive(Default)]
 pub(crate) struct PeerTable {
-    /// Boxed, because half of a map's places are empty.
+    /// Boxed: a hash map keeps up to twice as many places as it has entries, and an empty place costs a pointer instead of a kilobyte.
     peers: NumberMap<PeerId, Box<LanePeer>>,
     by_index: NumberMap<ReceiverIndex, PeerId>,
     timers: BinaryHeap<Reverse<(Time, PeerId)>>,

@@ -11,6 +11,7 @@ use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::socket::{tcp, udp};
 use smoltcp::time::Instant;
 use smoltcp::wire::{HardwareAddress, IpCidr, IpEndpoint, TcpOption, TcpPacket};
+use taut_proxy::EPHEMERAL;
 use taut_tun::Tun;
 use taut_wire::ip::{self, Packet};
 
@@ -21,8 +22,6 @@ const BUFFER: usize = 256 * 1024;
 /// Interval of the probes of an idle connection, 60 s, and time without any answer after which it is reset, 3 minutes: a peer that vanished holds nothing for long.
 const KEEP_ALIVE: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(60);
 const DEAD_AFTER: smoltcp::time::Duration = smoltcp::time::Duration::from_secs(180);
-/// Ports of connections that begin here: those that Linux uses by default (`ip_local_port_range`).
-pub(crate) const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;
 /// Messages and bytes of the socket for names, for each direction.
 const NAME_MESSAGES: usize = 32;
 const NAME_BYTES: usize = 32 * 1024;

@@ -14,7 +14,7 @@ const PAYLOAD: usize = 56;
 /// Bytes of the largest possible reply, including an IPv4 header with options.
 const MAX_ANSWER: usize = 60 + HEADER + PAYLOAD;
 
-/// What to do where the kernel refuses both kinds of sockets. Root of a container often has neither right.
+/// The hint for a host whose kernel refuses raw and unprivileged ICMP sockets, as it often does for root in a container.
 const NO_SOCKET: &str = "try again as root; in a container give it the capability NET_RAW, or the setting net.ipv4.ping_group_range=\"0 0\"";
 
 /// A socket that sends echo requests to one address and receives only from it.

@@ -1,4 +1,4 @@
-//! What stands for port mappings in a program without them (the feature `portmap`).
+//! The module that replaces `mapped` in a program built without the feature `portmap`: no port is ever mapped, and the status says why.
 
 use std::net::SocketAddr;
 

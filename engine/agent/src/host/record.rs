@@ -1,4 +1,4 @@
-//! What a daemon notes beside its socket, for the next start after a crash: a short text that names interfaces.
+//! A short file beside the daemon's socket that names the interfaces which a daemon changed: the next one reads it after a crash, and cleans up.
 
 use std::io::Read;
 use std::path::Path;

@@ -59,7 +59,7 @@ impl Control {
 
     fn ask_for(&mut self, what: u8) -> io::Result<UnixStream> {
         while self.owed > 0 {
-            // Whoever asked first has waited already, and the others, among them the daemon's main thread, do not.
+            // One thread has waited for this answer already. The others, among them the daemon's main thread, must not wait again.
             self.stream.set_nonblocking(true)?;
             let late = receive_descriptor(&self.stream);
             self.stream.set_nonblocking(false)?;
