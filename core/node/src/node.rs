@@ -626,7 +626,7 @@ impl<E: Entropy> Node<E> {
         peer.heard = heard;
         peer.heard_from(source, message.bytes.len(), response.len());
         let response = HandshakeMessage::new(&response);
-        peer.answer = response.map(|response| SentResponse::new(*message.mac1, response, clocks.now));
+        peer.answer = response.map(|response| Box::new(SentResponse::new(*message.mac1, response, clocks.now)));
         self.note_relayed_way(id, source);
         let session = self.add_session(id, keys, None, clocks.now);
         if let Some(peer) = self.peers.get_mut(&id) {

@@ -24,7 +24,7 @@ pub(crate) const MAX_SESSIONS: usize = 4;
 /// the first is on its way when the second leaves.
 const WAITING: usize = 3;
 
-/// A peer.
+/// A peer. What it has only during a handshake or a session is in boxes: a network has thousands of members, and most never talk to this node.
 pub(crate) struct Peer {
     pub(crate) id: PeerId,
     pub(crate) node: NodeId,
@@ -43,7 +43,7 @@ pub(crate) struct Peer {
     /// Unanswered initiations, each with the time at which it was sent, the oldest first.
     waiting: VecDeque<(Time, SentInitiation)>,
     /// The bytes of the newest unanswered initiation.
-    message: Option<HandshakeMessage>,
+    message: Option<Box<HandshakeMessage>>,
     /// The limit on accepted initiations of the peer.
     pub(crate) accepted: Bucket,
     /// Cookies that the peer requires in messages to it.
@@ -55,7 +55,7 @@ pub(crate) struct Peer {
     /// The latest timestamp of an initiation to the peer.
     pub(crate) stamped: Timestamp,
     /// The latest response, until the peer uses its session.
-    pub(crate) answer: Option<SentResponse>,
+    pub(crate) answer: Option<Box<SentResponse>>,
     /// Sessions that were used and are not retired, each with its start. The last one is in use.
     pub(crate) sessions: Vec<(SessionId, Time)>,
     /// The session of the latest response, until the peer uses it.
@@ -71,7 +71,7 @@ pub(crate) struct Peer {
     /// Bytes of handshake messages received from the peer and sent to it.
     pub(crate) handshake_bytes: (u64, u64),
     /// The negotiation on the control pair of the newest session.
-    pub(crate) negotiation: Option<Negotiation>,
+    pub(crate) negotiation: Option<Box<Negotiation>>,
     /// The agreed suite of each session, and what the peer said there about its abilities.
     agreed: Vec<(SessionId, Suite, Abilities)>,
     /// The paths to the peer; `None` for a native peer, which roams.
@@ -85,7 +85,7 @@ pub(crate) struct Peer {
     /// Round-trip time of the path in use.
     pub(crate) round_trip: Option<Duration>,
     /// The path that the lanes were last told of.
-    pub(crate) choice: Option<Choice>,
+    pub(crate) choice: Option<Box<Choice>>,
     /// True if its sessions have all lanes of a node that opens lanes by load.
     pub(crate) spread: bool,
     /// True if its extra lanes were closed again without an answer from their ports.
@@ -204,7 +204,7 @@ impl Peer {
     /// session on the other side, which would replace the session of the response that is on its way to this node.
     pub(crate) fn repeatable(&self, now: Time) -> Option<HandshakeMessage> {
         let (sent, _) = self.waiting.back()?;
-        self.message.filter(|_| now < *sent + REPEAT)
+        self.message.as_deref().copied().filter(|_| now < *sent + REPEAT)
     }
 
     /// Adds a sent initiation. Returns the index of the oldest one if it is dropped for that.
@@ -215,7 +215,7 @@ impl Peer {
         now: Time,
     ) -> Option<ReceiverIndex> {
         self.waiting.push_back((now, initiation));
-        self.message = Some(message);
+        self.message = Some(Box::new(message));
         self.cookie_ways.clear();
         if self.waiting.len() <= WAITING {
             return None;
@@ -232,7 +232,7 @@ impl Peer {
     /// Takes a cookie of a busy peer. The next message to `source` carries it. A cookie that refers to neither the newest initiation nor the latest response is
     /// ignored, and no cookie moves an endpoint (fault B8). Returns the copy of the initiation that is sent to `source` at once, if any.
     pub(crate) fn take_cookie(&mut self, source: Way, reply: &CookieReply<'_>, now: Time) -> Option<HandshakeMessage> {
-        let sent = [self.message.as_ref(), self.answer.as_ref().map(SentResponse::response)];
+        let sent = [self.message.as_deref(), self.answer.as_deref().map(SentResponse::response)];
         let message = sent.into_iter().flatten().find(|message| message.sender() == Some(reply.receiver))?;
         let taken = self.cookies.take(&self.remote, mac1(message.as_bytes())?, source_of(source), reply, now);
         if taken { self.copy_at_once(source, reply.receiver, now) } else { None }
@@ -298,7 +298,7 @@ impl Peer {
             None => self.waiting.front().map(|(sent, _)| *sent + limits.retry),
         };
         // Extra lanes are probed inside a session.
-        let negotiation = self.negotiation.as_ref().and_then(Negotiation::poll_timeout);
+        let negotiation = self.negotiation.as_deref().and_then(Negotiation::poll_timeout);
         let extra_lanes = self.negotiation.as_ref().and_then(|_| self.extra_lanes.poll_timeout());
         let paths = self.paths.as_ref().and_then(|paths| paths.poll_timeout(now));
         [handshake, negotiation, extra_lanes, paths].into_iter().flatten().min()

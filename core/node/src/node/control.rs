@@ -26,7 +26,7 @@ impl<E: Entropy> Node<E> {
         // have no reason to send one. A node that knows extra lanes of the peer verifies by an offer that they still exist.
         let has_extra_lanes = lanes != Lanes::ONE || peer.extra_lanes.count() > 1;
         let offers = role == Role::Initiator || has_extra_lanes;
-        peer.negotiation = Some(Negotiation::new(session, offers, clocks.now));
+        peer.negotiation = Some(Box::new(Negotiation::new(session, offers, clocks.now)));
         self.continue_negotiation(id, clocks);
     }
 
@@ -156,7 +156,7 @@ impl<E: Entropy> Node<E> {
             ControlMessage::Accept { lanes, suite, abilities } => {
                 let offered = self.suites.has(suite);
                 let negotiation = peer.negotiation.as_mut().filter(|known| offered && known.session() == session);
-                if negotiation.is_some_and(Negotiation::handle_accept) {
+                if negotiation.is_some_and(|negotiation| negotiation.handle_accept()) {
                     self.learn_lanes(id, session, lanes, clocks);
                     self.use_suite(id, session, suite, abilities);
                     self.probe_lanes(id, session, clocks.now);

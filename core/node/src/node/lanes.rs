@@ -211,7 +211,7 @@ impl<E: Entropy> Node<E> {
         let known = |peer: &Peer| KnownPeer {
             peer: peer.id,
             roams: peer.native,
-            choice: peer.choice,
+            choice: peer.choice.as_deref().copied(),
             round_trip: peer.round_trip,
         };
         let peers: Arc<[_]> = self.peers.values().map(|peer| known(peer)).collect();

@@ -273,7 +273,7 @@ impl<E: Entropy> Node<E> {
     fn take_choice(&mut self, id: PeerId, choice: Choice) {
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let former = peer.way.replace(choice.way);
-        peer.choice = Some(choice);
+        peer.choice = Some(Box::new(choice));
         if let Some(endpoint) = choice.way.direct() {
             peer.candidates.set_proven(endpoint);
         }

@@ -8,7 +8,7 @@ use super::Paths;
 use crate::candidate_state::{CandidateState, State};
 use crate::choice;
 use crate::nat::Nat;
-use crate::packet_limit::Finding;
+use crate::packet_limit::{Finding, PacketLimit};
 use crate::report::{EndpointLocation, LocalNetwork, PathReport, Verdict, WayLimit, WayReport};
 use crate::way::Way;
 
@@ -49,7 +49,7 @@ impl Paths {
             since: self.since,
             round_trip: candidate.and_then(|candidate| candidate.probes.round_trip()),
             loss: candidate.and_then(|candidate| candidate.probes.loss()),
-            limit: candidate.and_then(|candidate| candidate.limit.settled()),
+            limit: candidate.and_then(|candidate| candidate.limit.as_ref()?.settled()),
             suspected: candidate.is_some_and(|candidate| matches!(candidate.state, State::Suspected { .. })),
             silent: candidate.is_some_and(|candidate| {
                 matches!(candidate.state, State::Down { .. })
@@ -82,6 +82,8 @@ impl Paths {
     }
 
     fn report_way(&self, candidate: &CandidateState, here: &LocalNetwork<'_>, now: Time) -> WayReport {
+        let unknown = PacketLimit::default();
+        let limit = candidate.limit.as_deref().unwrap_or(&unknown);
         WayReport {
             way: candidate.way,
             origins: candidate.origins,
@@ -101,8 +103,8 @@ impl Paths {
             refused: candidate.refused,
             round_trip: candidate.probes.round_trip(),
             loss: candidate.probes.loss(),
-            fits: candidate.limit.settled().filter(|_| candidate.limit.finding() == Finding::Answered),
-            limit: candidate.is_proven().then(|| WayLimit::of(candidate.way, &candidate.limit, here)),
+            fits: limit.settled().filter(|_| limit.finding() == Finding::Answered),
+            limit: candidate.is_proven().then(|| WayLimit::of(candidate.way, limit, here)),
             seen_as: candidate.seen,
             place: candidate.way.direct().map_or(EndpointLocation::Public, |endpoint| here.place(endpoint)),
             family: self.families.has(candidate.way),
