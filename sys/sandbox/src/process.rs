@@ -1,4 +1,4 @@
-//! Properties of the whole process: privileges of programs that it runs, and copies of its memory on a disk.
+//! Properties of the whole process: privileges of programs that it runs, copies of its memory on a disk, and the pages of its own program.
 
 use std::io;
 
@@ -33,7 +33,8 @@ pub fn no_core_dumps() -> io::Result<()> {
     set(libc::PR_SET_DUMPABLE, 0).and(limit)
 }
 
-/// Keeps all memory of the process, now and later, out of swap. Only pages that are used take memory, as before (`MCL_ONFAULT`, Linux 4.4).
+/// Keeps all memory of the process, now and later, out of swap. Only pages that are used take memory, as before (`MCL_ONFAULT`, Linux 4.4). The program itself stays free to
+/// leave memory when it is short: its pages are on the disk in any case.
 ///
 /// # Errors
 /// Without `CAP_IPC_LOCK` and `CAP_SYS_RESOURCE`: the limit of locked memory must be lifted first, or a later allocation would fail at it.
@@ -42,8 +43,40 @@ pub fn lock_memory() -> io::Result<()> {
     // SAFETY: `all` lives across the call, which only reads it.
     checked(unsafe { libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const all) }.into())?;
     // SAFETY: no pointers.
-    checked(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) }.into()).map(drop)
+    checked(unsafe { libc::mlockall(libc::MCL_CURRENT | libc::MCL_FUTURE | libc::MCL_ONFAULT) }.into())?;
+    let (start, length) = code();
+    // SAFETY: the range is mapped, and what is in it stays as it is.
+    checked(unsafe { libc::munlock(start, length) }.into()).map(drop)
 }
+
+/// Gives back the pages of the program that are mapped, most of which only its start needed. They stay in the kernel's cache while there is room, and those that are needed are
+/// mapped again one after the other, without the disk. A breakpoint of a debugger is lost.
+///
+/// # Errors
+/// If the kernel refuses it.
+pub fn unmap_program() -> io::Result<()> {
+    let (start, length) = code();
+    // SAFETY: the range has the program's code, and constants where the linker put them before it; all of it is mapped from the file, and nothing ever writes to it, so what
+    // is mapped again has the same content (man 2 madvise, MADV_DONTNEED).
+    checked(unsafe { libc::madvise(start, length, libc::MADV_DONTNEED) }.into()).map(drop)
+}
+
+/// Returns the part of this program's memory that is mapped from its file and is never written: from its first page to the end of its code. What is writable until the
+/// program has started, which includes the tables of a program at a random address, comes after it.
+fn code() -> (*mut libc::c_void, usize) {
+    unsafe extern "C" {
+        // Names that linkers define (man 3 end, and the default script of GNU ld).
+        safe static __executable_start: u8;
+        safe static etext: u8;
+    }
+    let start = (&raw const __executable_start).cast_mut();
+    // Down to whole pages of any size: the next part may begin in the last one.
+    let length = ((&raw const etext).addr() - start.addr()) & !(LARGEST_PAGE - 1);
+    (start.cast(), length)
+}
+
+/// The largest pages of the processors that Linux runs on, 64 KiB.
+const LARGEST_PAGE: usize = 1 << 16;
 
 #[cfg(test)]
 mod tests {
@@ -86,6 +119,18 @@ mod tests {
     }
 
     #[test]
+    fn pages_of_the_program_are_given_back() {
+        if is_child("pages_of_the_program_are_given_back") {
+            let mapped = || status("RssFile").parse::<usize>().unwrap();
+            let before = mapped();
+            unmap_program().unwrap();
+            // The same code runs on, and is mapped again as it is needed.
+            let after = mapped();
+            assert!(after < before, "{before} KiB before, {after} KiB after");
+        }
+    }
+
+    #[test]
     fn all_memory_is_locked_where_that_is_allowed() {
         if is_child("all_memory_is_locked_where_that_is_allowed") {
             match lock_memory() {
@@ -93,6 +138,9 @@ mod tests {
                     let grown = vec![1_u8; 8 << 20];
                     let locked: usize = status("VmLck").parse().unwrap();
                     assert!(locked >= grown.len() / 1024, "{locked} KiB");
+                    let (_, program) = code();
+                    let all: usize = status("VmSize").parse().unwrap();
+                    assert!(locked + program / 1024 <= all, "{locked} of {all} KiB: the program is not locked");
                 }
                 Err(error) => assert_eq!(error.kind(), io::ErrorKind::PermissionDenied),
             }
