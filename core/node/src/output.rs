@@ -59,6 +59,9 @@ pub enum Output {
     Event(NodeEvent),
 }
 
+/// Outputs that an empty queue keeps room for: more than an ordinary input makes. A map of a thousand members makes thousands, whose room would stay for good.
+const KEPT: usize = 64;
+
 /// The outputs that the agent has not fetched.
 #[derive(Default)]
 pub(crate) struct Outputs(VecDeque<Output>);
@@ -81,7 +84,11 @@ impl Outputs {
 
     /// Removes the first output.
     pub(crate) fn pop(&mut self) -> Option<Output> {
-        self.0.pop_front()
+        let first = self.0.pop_front();
+        if first.is_none() {
+            self.0.shrink_to(KEPT);
+        }
+        first
     }
 
     /// Drops all commands to lanes.

@@ -36,6 +36,9 @@ const fn buffer(milliseconds: usize) -> usize {
     (BYTES_PER_MILLISECOND * milliseconds).next_power_of_two()
 }
 
+/// Commands that the empty queue keeps room for: more than an ordinary turn makes. A map of a thousand members makes thousands, whose room would stay for good.
+const KEPT_COMMANDS: usize = 64;
+
 /// Time until a command that found a lane's queue full is sent again, 5 ms.
 const QUEUE_RETRY: Duration = Duration::from_millis(5);
 
@@ -209,6 +212,9 @@ impl LaneThreads {
                 break;
             }
             told |= 1 << lane.0;
+        }
+        if self.commands.is_empty() {
+            self.commands.shrink_to(KEPT_COMMANDS);
         }
         for (place, running) in self.lanes.iter().enumerate() {
             if told & 1 << place != 0 {
