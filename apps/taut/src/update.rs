@@ -150,9 +150,18 @@ fn look(options: &Options) -> Result<Found, Fault> {
         let hint = "do not use what is there; compare the key with the one of the project, and try again later";
         Fault::failed(format!("the list of releases at {from} is not used: {bad}"), hint)
     })?;
-    seen::note(&default_state(), &release)?;
-    let own =
+    let own: Version =
         VERSION.parse().map_err(|()| Fault::failed("this program has no version", "install it from a release"))?;
+    if !release.version.is_for(&own) {
+        return Err(Fault::failed(
+            format!(
+                "the list is that of taut {}, which comes before a release, and this program is a release",
+                release.version
+            ),
+            "use the URL of releases; to try what comes before one, install it by hand",
+        ));
+    }
+    seen::note(&default_state(), &release)?;
     let path = std::env::current_exe()
         .map_err(|error| Fault::failed(format!("the path of this program is not known: {error}"), ""))?;
     let program = release.program(PROGRAM, ARCHITECTURE).cloned();

@@ -23,6 +23,12 @@ enum Part {
 }
 
 impl Version {
+    /// Returns true if a host that runs `own` may be offered this version. A host with a release is offered releases alone: what comes before one is signed with the same key, and whoever
+    /// runs a server may show it to all hosts.
+    pub fn is_for(&self, own: &Self) -> bool {
+        self.before.is_empty() || !own.before.is_empty()
+    }
+
     /// Returns true if this is the version that a program reports as `own`. A program built before a release reports no moment, and its package has one.
     pub fn is_reported_as(&self, own: &Self) -> bool {
         self.numbers == own.numbers
@@ -149,6 +155,18 @@ mod tests {
             assert_eq!(text.parse::<Version>(), Err(()), "{text}");
         }
         assert!(format!("1.2.3-{}", "a".repeat(LONGEST)).parse::<Version>().is_err());
+    }
+
+    #[test]
+    fn a_host_with_a_release_is_offered_releases_alone() {
+        for (offered, own, fits) in [
+            ("0.3.0", "0.2.0", true),
+            ("0.3.0", "0.3.0-dev", true),
+            ("0.4.0-dev.2", "0.3.0-dev", true),
+            ("0.4.0-dev.2", "0.3.0", false),
+        ] {
+            assert_eq!(version(offered).is_for(&version(own)), fits, "{offered} for {own}");
+        }
     }
 
     #[test]
