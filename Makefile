@@ -261,6 +261,13 @@ footprint: ## measures the memory of the static node: idle, under load, with 1,0
 	@. tools/env && say 'measuring; leave the machine alone' && TAUT_BIN_DIR=$(abspath $(or $(PROGRAMS),$(STATIC))) \
 	    python3 -m lab.runs.footprint --document docs/footprint.md $(ARGS)
 
+.PHONY: builds
+builds: ## whether the static program is as fast as the one with glibc, and what the sandbox costs; fills docs/footprint.md (ten minutes after `make packages TARGETS=x86-64`; needs root, iperf3); ARGS='--runs 5 --only static', PROGRAMS=FOLDER for other static programs
+	@tools/preflight test
+	@$(ENV) && say 'building the programs' && build_release taut taut-coordinator taut-relay-server
+	@. tools/env && say 'measuring; leave the machine alone' && TAUT_STATIC_DIR=$(abspath $(or $(PROGRAMS),$(STATIC))) \
+	    python3 -m lab.runs.builds --document docs/footprint.md $(ARGS)
+
 .PHONY: sizes
 sizes: ## where the bytes of the static node go; fails if it grew by more than 2 % without a line in docs/footprint.md, whose table ARGS=--fill writes (ten minutes; needs root)
 	@tools/setup packages
