@@ -4,8 +4,7 @@
 //! - [`keep_capabilities`] drops all capabilities except a list;
 //! - [`Filter`] is a list of system calls; every other one is refused by the kernel (seccomp), and some end the process. [`calls`] has sets of calls;
 //! - [`Ruleset`] is a list of files and directories; no others can be opened (Landlock);
-//! - [`no_core_dumps`] and [`lock_memory`] keep the memory off the disk;
-//! - [`unmap_program`] is the one that gives up memory: pages of the program that its start needed.
+//! - [`no_core_dumps`] and [`lock_memory`] keep the memory off the disk.
 //!
 //! It promises: nothing here gives a right, and each function reports whether the kernel did what was asked, so that a caller can go on with less where a kernel or a
 //! container runtime lacks a part.
@@ -27,7 +26,7 @@ pub use arguments::Sockets;
 pub use capability::{Capability, has_capability, keep_capabilities};
 pub use filter::Filter;
 pub use landlock::{Access, Ruleset};
-pub use process::{lock_memory, no_core_dumps, no_new_privileges, unmap_program};
+pub use process::{lock_memory, no_core_dumps, no_new_privileges};
 pub use program::{Check, Verdict};
 
 use std::io;

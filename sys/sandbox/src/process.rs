@@ -1,4 +1,4 @@
-//! Properties of the whole process: privileges of programs that it runs, copies of its memory on a disk, and the pages of its own program.
+//! Properties of the whole process: privileges of programs that it runs, and copies of its memory on a disk.
 
 use std::io;
 
@@ -51,18 +51,6 @@ fn lock_all_but_code() -> io::Result<()> {
     let (start, length) = code();
     // SAFETY: the range is mapped, and what is in it stays as it is.
     checked(unsafe { libc::munlock(start, length) }.into()).map(drop)
-}
-
-/// Gives back the pages of the program that are mapped, most of which only its start needed. They stay in the kernel's cache while there is room, and those that are needed are
-/// mapped again one after the other, without the disk. A breakpoint of a debugger is lost.
-///
-/// # Errors
-/// If the kernel refuses it.
-pub fn unmap_program() -> io::Result<()> {
-    let (start, length) = code();
-    // SAFETY: the range has the program's code, and constants where the linker put them before it; all of it is mapped from the file, and nothing ever writes to it, so what
-    // is mapped again has the same content (man 2 madvise, MADV_DONTNEED).
-    checked(unsafe { libc::madvise(start, length, libc::MADV_DONTNEED) }.into()).map(drop)
 }
 
 /// Returns the part of this program's memory that is mapped from its file and is never written: from its first page to the end of its code. What is writable until the
@@ -119,18 +107,6 @@ mod tests {
             let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
             assert_eq!((dumpable, core.split_whitespace().nth(4)), (0, Some("0")));
             assert_eq!(status("NoNewPrivs"), "1");
-        }
-    }
-
-    #[test]
-    fn pages_of_the_program_are_given_back() {
-        if is_child("pages_of_the_program_are_given_back") {
-            let mapped = || status("RssFile").parse::<usize>().unwrap();
-            let before = mapped();
-            unmap_program().unwrap();
-            // The same code runs on, and is mapped again as it is needed.
-            let after = mapped();
-            assert!(after < before, "{before} KiB before, {after} KiB after");
         }
     }
 

@@ -5,7 +5,6 @@
 //! - `kill_switch`: what stays when the daemon ends;
 //! - `leave`: ending the membership;
 //! - `mapped`: port mappings of the router in front of this host;
-//! - `memory`: memory that it gives back;
 //! - `names`: the host's resolver;
 //! - `news`: events of the control thread;
 //! - `service`: what the service manager learns;
@@ -23,7 +22,6 @@ mod mapped;
 #[cfg(not(feature = "portmap"))]
 #[path = "unmapped.rs"]
 mod mapped;
-mod memory;
 mod names;
 mod news;
 mod questions;
@@ -61,7 +59,6 @@ use crate::userspace;
 use confined::Confined;
 use kill_switch::Guard;
 use mapped::Mapped;
-use memory::Memory;
 use names::Served;
 use questions::Questions;
 use service::Service;
@@ -145,7 +142,6 @@ struct Daemon {
     outside_ended: bool,
     /// What the service manager learns.
     service: Service,
-    memory: Memory,
     /// The settings when the network started.
     started_with: Option<DaemonConfig>,
     /// The reason why the daemon has to end after this turn, if it has to.
@@ -235,7 +231,6 @@ impl Daemon {
             settings_unsaved: false,
             outside_ended: false,
             service,
-            memory: Memory::default(),
             started_with: None,
             ending: None,
             sandbox: sandbox.as_ref().ok().cloned(),
@@ -321,7 +316,6 @@ impl Daemon {
         self.turn_outside();
         self.turn_log();
         self.turn_service(clocks.now);
-        self.memory.turn(clocks.now);
     }
 
     /// Carries out the outputs of the overlay. No other function does. It is called at the end of every turn, and before an overlay is stopped.
