@@ -77,7 +77,7 @@ impl Client {
             Ok(_) => {}
             Err(error) => return lost(error).map_or(Ok(None), Err),
         }
-        let answer = serde_json::from_slice(&answer)
+        let answer = ApiResponse::read(&answer)
             .map_err(|error| Fault::failed(format!("the daemon's answer cannot be read: {error}"), BOTH_VERSIONS))?;
         Ok(Some(answer))
     }
