@@ -50,11 +50,9 @@ use std::process::ExitCode;
 use fault::Fault;
 use flags::Words;
 
-/// Memory of the static program. The allocator of its C library rounds up to powers of two, and gives each thread blocks of its own: a third more for a network of a thousand members.
-/// This one takes the size that is asked for, behind one lock, which costs nothing that matters: no packet's way asks for memory.
 #[cfg(target_env = "musl")]
 #[global_allocator]
-static MEMORY: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+static HEAP: taut_heap::Heap = taut_heap::Heap;
 
 fn main() -> ExitCode {
     let json = std::env::args_os().any(|word| word == "--json");
