@@ -11,7 +11,9 @@ mod path;
 mod peer;
 mod reach;
 mod relay;
+mod request;
 mod resolver;
+mod response;
 mod routes;
 mod settings;
 mod socket;
@@ -22,8 +24,8 @@ use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
-use taut_base::{Prefix, PublicKey};
-use taut_netmap::{Connection, WaitingFor};
+use taut_base::PublicKey;
+use taut_netmap::WaitingFor;
 
 pub use exit::{ExitStatus, SeenAddress};
 pub use leave::{LeaveState, LeaveStatus};
@@ -33,7 +35,9 @@ pub use path::{PathKind, PathStatus};
 pub use peer::{Bytes, CongestionMarks, PathChanges, PeerStatus, SessionStatus, Traffic};
 pub use reach::Reach;
 pub use relay::{PortMapStatus, RelayState, RelayStatus, RelayVia, WebSocketStatus};
+pub use request::ApiRequest;
 pub use resolver::{ResolverBackEnd, ResolverStatus};
+pub use response::ApiResponse;
 pub use routes::{AdvertisedStatus, PeerRouteStatus, RoutesStatus};
 pub use settings::{SettingChange, SettingStatus, SettingsStatus};
 pub use socket::private_socket;
@@ -45,96 +49,6 @@ pub const SCHEMA: u32 = 1;
 
 /// Maximum length of a request in bytes, 16 KiB: a join token has less than 3 KB.
 pub const MAX_REQUEST: usize = 16 * 1024;
-
-/// A request of a local user.
-#[derive(Clone, Serialize, Deserialize)]
-#[serde(tag = "command", rename_all = "kebab-case")]
-pub enum ApiRequest {
-    /// Reads the status; answered by [`ApiResponse::Status`].
-    Status,
-    /// Explains the path to a peer; answered by [`ApiResponse::Why`].
-    Why {
-        /// The peer's name, or one of its overlay addresses.
-        peer: String,
-    },
-    /// Asks whether the policy allows a connection to a peer; answered at once by [`ApiResponse::Reach`]. The first request asks the coordinator, a later one has
-    /// the answer.
-    Reach(Connection),
-    /// Reads the metrics for Prometheus; answered by [`ApiResponse::Metrics`].
-    Metrics,
-    /// Connects; with a token, joins the network first. Answered at once; the state in [`Status`] shows the progress.
-    Up {
-        /// The join token's text.
-        #[serde(default)]
-        join: Option<String>,
-        /// The requested name of the node; the host name if it is not given.
-        #[serde(default)]
-        name: Option<String>,
-        /// The coordinator that is asked to let this node in; [`Status::waiting`] has the code.
-        #[serde(default)]
-        coordinator: Option<CoordinatorPlace>,
-    },
-    /// Replaces this node's WireGuard key. Answered at once; `self.node_key` in [`Status`] shows when the new one is in use.
-    RotateKey,
-    /// Disconnects, and removes the TUN device with its routes. The node stays disconnected after a restart.
-    Down,
-    /// Ends the membership, and removes the keys. Answered at once; [`Status::leave`] shows the progress.
-    Leave,
-    /// Consents to the overlay prefixes that the coordinator wants and [`Status::problem`] names.
-    AcceptPrefixes {
-        /// All prefixes that change, and no others.
-        prefixes: Vec<Prefix>,
-    },
-    /// Reads events; answered by [`ApiResponse::Log`]. For root and the daemon's own user only. A reader that follows the log asks again and again: nothing is
-    /// kept for it.
-    Log {
-        /// The number of the first line that is wanted, [`LogPart::next`] of the last answer; without one the oldest that is kept.
-        #[serde(default)]
-        from: Option<u64>,
-    },
-    /// Has other events recorded, until the daemon ends.
-    LogLevel {
-        /// As `--log-level` takes it.
-        levels: String,
-    },
-    /// Lists the settings; answered by [`ApiResponse::Settings`].
-    Settings,
-    /// Changes settings, and keeps them for later daemons: all of them, or none. Answered by [`ApiResponse::Settings`].
-    Set {
-        /// The settings that change.
-        changes: Vec<SettingChange>,
-        /// The address from which the user is logged in by ssh: changes that would cut it off are refused. `None` without such a session, or if that is wanted.
-        #[serde(default)]
-        session: Option<IpAddr>,
-    },
-    /// Has this host's packets take its own way to the internet for a while instead of the exit node, as to sign in at a captive portal.
-    PauseExit {
-        /// For how long, in seconds; 0 ends the pause.
-        seconds: u64,
-    },
-}
-
-impl ApiRequest {
-    /// Returns true if the request changes settings and therefore needs a privileged user.
-    pub fn changes(&self) -> bool {
-        matches!(
-            self,
-            Self::Up { .. }
-                | Self::RotateKey
-                | Self::Down
-                | Self::Leave
-                | Self::AcceptPrefixes { .. }
-                | Self::LogLevel { .. }
-                | Self::Set { .. }
-                | Self::PauseExit { .. }
-        )
-    }
-
-    /// Returns true if it reads what is for root and the daemon's own user only: who this node talked to, when, and from where.
-    pub fn is_private(&self) -> bool {
-        matches!(self, Self::Log { .. })
-    }
-}
 
 /// A coordinator that a node may ask to let it in.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -161,73 +75,6 @@ pub struct WaitingStatus {
     pub expires_in_s: Option<f64>,
     /// Fingerprint of this host's machine key, as the coordinator shows it.
     pub machine: String,
-}
-
-/// A response of the daemon. [`Self::read`] reads it from JSON.
-#[derive(Clone, Debug, Serialize)]
-#[serde(tag = "answer", rename_all = "kebab-case")]
-pub enum ApiResponse {
-    /// The response to [`ApiRequest::Status`].
-    Status(Box<Status>),
-    /// The response to [`ApiRequest::Why`].
-    Why(Box<Why>),
-    /// The response to [`ApiRequest::Reach`].
-    Reach(Box<Reach>),
-    /// The response to [`ApiRequest::Metrics`].
-    Metrics {
-        /// Prometheus' text format.
-        text: String,
-    },
-    /// To [`ApiRequest::Log`].
-    Log(Box<LogPart>),
-    /// To [`ApiRequest::Settings`] and [`ApiRequest::Set`].
-    Settings(Box<SettingsStatus>),
-    /// The request was carried out, or is in progress.
-    Done,
-    /// The request failed.
-    Failed(Failure),
-}
-
-/// The kind of a response, the field `answer`.
-#[derive(Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Answer {
-    Status,
-    Why,
-    Reach,
-    Metrics,
-    Log,
-    Settings,
-    Done,
-    Failed,
-}
-
-impl ApiResponse {
-    /// Reads a response: first its kind, then the rest as that kind needs it. Deriving this would keep the whole response in a tree of values, and have code for each type to read it
-    /// from there, a fortieth of the program.
-    ///
-    /// # Errors
-    /// If the line is no response that this version knows.
-    pub fn read(line: &[u8]) -> serde_json::Result<Self> {
-        #[derive(Deserialize)]
-        struct Kind {
-            answer: Answer,
-        }
-        #[derive(Deserialize)]
-        struct Metrics {
-            text: String,
-        }
-        Ok(match serde_json::from_slice::<Kind>(line)?.answer {
-            Answer::Status => Self::Status(serde_json::from_slice(line)?),
-            Answer::Why => Self::Why(serde_json::from_slice(line)?),
-            Answer::Reach => Self::Reach(serde_json::from_slice(line)?),
-            Answer::Metrics => Self::Metrics { text: serde_json::from_slice::<Metrics>(line)?.text },
-            Answer::Log => Self::Log(serde_json::from_slice(line)?),
-            Answer::Settings => Self::Settings(serde_json::from_slice(line)?),
-            Answer::Done => Self::Done,
-            Answer::Failed => Self::Failed(serde_json::from_slice(line)?),
-        })
-    }
 }
 
 /// A problem: what happened, why, and what to do about it.
@@ -553,30 +400,4 @@ pub struct CoordinatorStatus {
     pub retry_in_s: Option<f64>,
     /// Version of the map in force.
     pub map_version: u64,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn responses_are_read_as_they_were_written() {
-        let failure = Failure::new("it failed", "try again");
-        for response in [
-            ApiResponse::Done,
-            ApiResponse::Failed(failure),
-            ApiResponse::Metrics { text: String::from("a 1\n") },
-            ApiResponse::Settings(Box::new(SettingsStatus { schema: SCHEMA, settings: Vec::new(), saved: true })),
-        ] {
-            let text = serde_json::to_string(&response).unwrap();
-            let read = ApiResponse::read(text.as_bytes()).unwrap();
-            assert_eq!(serde_json::to_string(&read).unwrap(), text);
-        }
-        // The kind may come last, and fields of a later version are ignored.
-        let last = ApiResponse::read(br#"{"later":[1],"text":"b","answer":"metrics"}"#);
-        assert!(matches!(last, Ok(ApiResponse::Metrics { text }) if text == "b"));
-        for bad in ["", "{}", r#"{"answer":"teleport"}"#, r#"{"answer":"metrics"}"#] {
-            assert!(ApiResponse::read(bad.as_bytes()).is_err(), "{bad}");
-        }
-    }
 }

@@ -103,7 +103,7 @@ impl UserConnection {
         let refuse = |message, hint| {
             Some(ApiResponse::Failed(Failure { message: String::from(message), hint: String::from(hint) }))
         };
-        match serde_json::from_slice::<ApiRequest>(line) {
+        match ApiRequest::read(line) {
             Ok(request) if request.changes() && !self.may_change => {
                 refuse("only root and the daemon's own user may change settings", "run the command with sudo")
             }
