@@ -45,15 +45,16 @@ int gettimeofday(struct timeval *now, void *zone) {
 
 
 class ShiftedClock:
-    """The wall clock of all later programs of `host`. Needs the program cc."""
+    """The wall clock of all later programs of `host`, which gets an /etc of its own unless it has one. Needs the program cc."""
 
-    def __init__(self, host):
+    def __init__(self, host, has_own_etc=False):
         self._host = host
         self._offset = host.state / "clock.offset"
         self.set(time.time())
         library = host.state / "clock.so"
         host.run("cc", "-shared", "-fPIC", "-O1", f'-DOFFSET="{self._offset}"', "-o", library, "-xc", "-", text=_LIBRARY)
-        enter(host, OWN_ETC)
+        if not has_own_etc:
+            enter(host, OWN_ETC)
         host.run("sh", "-c", "cat > /etc/ld.so.preload", text=f"{library}\n")
 
     def set(self, seconds):

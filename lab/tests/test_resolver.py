@@ -8,6 +8,7 @@ import pytest
 
 from lab.hosts.needs import found
 from lab.hosts.programs import binary
+from lab.hosts.shifted_clock import ShiftedClock
 from lab.hosts.wait import wait_until
 from lab.nodes.resolver_host import RESOLV_CONF, ResolverHost
 from lab.nodes.resolvers import RESOLVERS, write_plain
@@ -20,6 +21,8 @@ from lab.traffic.flow import Listener
 DOMAIN = "default.taut.internal"
 # The answer of the Internet's name server to every question. Not of a range for documentation: a dnsmasq that filters private addresses filters these, too.
 PUBLIC = "11.0.0.66"
+# A time of the first of January 1970, in seconds.
+HALF_A_DAY_S = 43_200
 # The address at which the helper answers a host whose resolver cannot send some names elsewhere.
 FORWARDER = "127.64.0.53"
 
@@ -243,34 +246,14 @@ def in_namespace(pid, node):
     return Path(f"/proc/{pid}").exists() and os.stat(f"/proc/{pid}/ns/net").st_ino == namespace
 
 
-# The host's clock says 1970 to all programs.
-_CLOCK = """
-#include <time.h>
-#include <unistd.h>
-#include <sys/syscall.h>
-int clock_gettime(clockid_t clock, struct timespec *time) {
-    int result = syscall(SYS_clock_gettime, clock, time);
-    if (clock == CLOCK_REALTIME) time->tv_sec %= 86400;
-    return result;
-}
-time_t time(time_t *result) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    if (result) *result = now.tv_sec;
-    return now.tv_sec;
-}
-"""
-
-
 @pytest.mark.skipif(not found("cc"), reason="the program cc is missing: apt-get install gcc")
 def test_fault_h3_h7_coordinator_and_time_server_are_found_by_name_also_with_a_wrong_clock(layout):
     site = Site(layout)
     own = site.own
     write_plain(site.own, site.server)
-    clock = own.host.state / "clock.so"
-    own.host.run("cc", "-shared", "-fPIC", "-o", clock, "-xc", "-", text=_CLOCK)
-    own.write("/etc/ld.so.preload", f"{clock}\n")
-    assert own.host.run("date", "+%Y").stdout == "1970\n"
+    clock = ShiftedClock(own.host, has_own_etc=True)
+    clock.set(HALF_A_DAY_S)
+    assert clock.year() == 1970
     site.coordinator = Coordinator(site.coordinator.host, "coord.example")
     site.coordinator.start()
     # Nodes find the coordinator through the name server that their host has.

@@ -108,6 +108,13 @@ pub(super) fn run(found: &Found) -> Result<Done, Fault> {
             "the daemon that runs is no service of this program, and was not restarted: `taut down`, then `taut up`",
         ));
     }
+    let beside = path.with_file_name("taut-userspace");
+    if beside.exists() {
+        done.hints.push(format!(
+            "{} is still of taut {own}: put the one of this release in its place, and restart the node",
+            beside.display()
+        ));
+    }
     (done.previous, done.restarted) = (Some(files.previous), running.services().to_vec());
     Ok(done)
 }
