@@ -32,7 +32,7 @@ use taut_base::{Entropy, LaneId, PeerId, Prefix, PresharedKey, PrivateKey, Publi
 use taut_dns::Names;
 use taut_filter::{Filter, ServicePorts};
 use taut_netmap::NetworkMap;
-use taut_path::{Budget, Families, HomeRelay, LocalEndpoints, NatReport, Paths, Way};
+use taut_path::{Budget, Families, HomeRelay, LocalEndpoints, NatReport, Way};
 use taut_tunnel::cookie::CookieChecker;
 use taut_tunnel::handshake::{Identity, ReceivedInitiation, Remote, SentInitiation};
 use taut_tunnel::{Attempt, AttemptAction, Bucket, Limits, Rate, Role, SessionIndices, SessionKeys};
@@ -377,9 +377,8 @@ impl<E: Entropy> Node<E> {
         let id = PeerId(self.next_peer);
         self.next_peer += 1;
         self.by_key.insert(remote.public(), id);
-        let paths = (!native).then(|| Paths::new(Arc::clone(&self.overlay), self.families));
         let mut peer = Peer::new(id, remote);
-        (peer.native, peer.paths) = (native, paths);
+        peer.native = native;
         self.peers.insert(id, Box::new(peer));
         self.tell_all(|| ToLane::AddPeer { peer: id, persistent_keepalive: None, roams: native });
         id
@@ -750,7 +749,7 @@ impl<E: Entropy> Node<E> {
         }
         // Another session is about to be used: its paths and lanes stay valid.
         if known.unconfirmed.is_some() {
-            known.paths.iter_mut().for_each(Paths::handle_session_ended);
+            known.paths.iter_mut().for_each(|paths| paths.handle_session_ended());
             return;
         }
         // The next session begins with the first lane.

@@ -74,8 +74,8 @@ pub(crate) struct Peer {
     pub(crate) negotiation: Option<Box<Negotiation>>,
     /// The agreed suite of each session, and what the peer said there about its abilities.
     agreed: Vec<(SessionId, Suite, Abilities)>,
-    /// The paths to the peer; `None` for a native peer, which roams.
-    pub(crate) paths: Option<Paths>,
+    /// The paths to the peer, from its first session to the end of its last one ([`Node::begin_paths`](crate::Node)); always `None` for a native peer, which roams.
+    pub(crate) paths: Option<Box<Paths>>,
     /// The way for data that the paths chose.
     pub(crate) way: Option<Way>,
     /// The ways to the peer through relays, best first.
@@ -392,6 +392,17 @@ impl Peer {
         if self.native { self.candidates.proven() } else { self.way.and_then(|way| way.direct()) }
     }
 
+    /// Returns the path to the peer for users: without a session, the one that its first packet would take.
+    fn path_view(&self) -> Option<PathView> {
+        let without_session = || PathView {
+            way: self.relayed.first().copied(),
+            direct: (0, self.candidates.listed().len()),
+            ..PathView::default()
+        };
+        let known = self.paths.as_deref().map(Paths::view);
+        known.or_else(|| (!self.native).then(without_session))
+    }
+
     pub(crate) fn view(&self) -> PeerView<'_> {
         PeerView {
             id: self.id,
@@ -400,7 +411,7 @@ impl Peer {
             key: self.key,
             addresses: &self.addresses,
             proven: self.proven(),
-            path: self.paths.as_ref().map(Paths::view),
+            path: self.path_view(),
             candidates: self.candidates.listed(),
             session: self.since(),
             established: self.established,

@@ -23,7 +23,7 @@ impl Peer {
             let is_late = self.attempt.is_some() && now >= self.asked + UNANSWERED;
             return if is_late || self.is_silent { Sign::Bad } else { Sign::Unknown };
         }
-        match self.paths.as_ref().map(Paths::view) {
+        match self.paths.as_deref().map(Paths::view) {
             Some(view) if view.silent => Sign::Bad,
             Some(view) if view.suspected => Sign::Doubt(view.round_trip.unwrap_or_default()),
             view => Sign::Good(view.map_or(Time::ZERO, |view| view.since)),
@@ -34,7 +34,7 @@ impl Peer {
 impl Peer {
     /// Returns how good a way to the internet the peer is; `None` without a path that answers.
     fn rank(&self) -> Option<Rank> {
-        let view = self.since().and(self.paths.as_ref()).map(Paths::view).filter(|view| !view.silent)?;
+        let view = self.since().and(self.paths.as_deref()).map(Paths::view).filter(|view| !view.silent)?;
         let way = view.way?;
         Some(Rank { is_relayed: !matches!(way, Way::Direct(_)), round_trip: view.round_trip? })
     }

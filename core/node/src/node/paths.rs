@@ -30,6 +30,7 @@ use super::Node;
 use crate::contract::{Clocks, ToLane};
 use crate::event::NodeEvent;
 use crate::output::Output;
+use crate::peer::Peer;
 
 impl<E: Entropy> Node<E> {
     /// Sets the addresses of this host's interfaces with the first lane's port, best first. Peers are told of them inside a session.
@@ -68,7 +69,7 @@ impl<E: Entropy> Node<E> {
 
     /// Returns the ways to a peer with their counters and their meaning; `None` for a native peer and for an unknown one.
     pub fn report(&self, peer: PeerId, now: Time) -> Option<PathReport> {
-        let paths = self.peers.get(&peer)?.paths.as_ref()?;
+        let peer = self.peers.get(&peer).filter(|peer| !peer.native)?;
         let here = LocalNetwork {
             nat: self.local_endpoints.nat(),
             networks: &self.networks,
@@ -77,7 +78,10 @@ impl<E: Entropy> Node<E> {
             longest: self.budget.longest(),
             interface_mtu: self.interface_mtu,
         };
-        Some(paths.report(&here, now))
+        Some(match &peer.paths {
+            Some(paths) => paths.report(&here, now),
+            None => self.new_paths(peer).report(&here, now),
+        })
     }
 
     /// Sets the networks that this host's interfaces reach without a router. Only reports use them.
@@ -109,14 +113,25 @@ impl<E: Entropy> Node<E> {
         }
     }
 
-    /// Tells the paths that a session is in use. `by` is the way that its handshake proved.
+    /// Returns the paths to a peer of which nothing is known but the candidates and relays.
+    fn new_paths(&self, peer: &Peer) -> Paths {
+        let mut paths = Paths::new(Arc::clone(&self.overlay), self.families);
+        paths.set_listed(peer.candidates.listed(), self.now);
+        paths.set_relays(&peer.relayed, self.now);
+        paths
+    }
+
+    /// Tells the paths that a session is in use; with the first one they begin to be. `by` is the way that its handshake proved.
     pub(super) fn begin_paths(&mut self, id: PeerId, by: Option<Way>) {
         self.request_relays(id);
         let now = self.now;
         if by.is_some_and(|way| !way.is_relayed()) {
             self.nat_report.handle_heard(now);
         }
+        let Some(peer) = self.peers.get(&id).filter(|peer| !peer.native) else { return };
+        let new = peer.paths.is_none().then(|| Box::new(self.new_paths(peer)));
         let Some(peer) = self.peers.get_mut(&id) else { return };
+        peer.paths = peer.paths.take().or(new);
         let Some(paths) = peer.paths.as_mut() else { return };
         paths.handle_session_begun(by, now);
         self.steer(id);
@@ -125,17 +140,15 @@ impl<E: Entropy> Node<E> {
     /// Discards the paths of a peer whose last session ended: nothing was sent for minutes, and NAT mappings have expired. The candidates and relays are kept,
     /// and the next packet goes through a relay first.
     pub(super) fn end_paths(&mut self, id: PeerId) {
-        let now = self.now;
         let Some(peer) = self.peers.get_mut(&id) else { return };
-        let Some(former) = peer.paths.as_mut() else { return };
-        if former.has_open_search() {
+        if peer.paths.take().is_some_and(|paths| paths.has_open_search()) {
             self.outputs.tell(LaneId::FIRST, ToLane::CloseSearch(id));
         }
-        let mut paths = Paths::new(Arc::clone(&self.overlay), self.families);
-        paths.set_listed(peer.candidates.listed(), now);
-        paths.set_relays(&peer.relayed, now);
-        *former = paths;
-        self.steer(id);
+        let choice =
+            self.peers.get(&id).filter(|peer| !peer.native).and_then(|peer| self.new_paths(peer).choice(self.now));
+        if let Some(choice) = choice {
+            self.take_choice(id, choice);
+        }
     }
 
     /// Notes that an authentic packet came by another way than the path to the peer.

@@ -13,7 +13,7 @@ use crate::report::{EndpointLocation, LocalNetwork, PathReport, Verdict, WayLimi
 use crate::way::Way;
 
 /// A summary of a peer's path, as `taut status` shows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathView {
     /// The path that data takes.
     pub way: Option<Way>,
