@@ -98,8 +98,6 @@ pub enum ToLane {
     AddPeer {
         /// The peer.
         peer: PeerId,
-        /// Interval of unconditional keepalives, if any.
-        persistent_keepalive: Option<Duration>,
         /// Whether an authentic packet from another endpoint moves the peer there ([`FromLane::Moved`]), as in stock WireGuard. Packets to any other peer
         /// take the path of [`Self::SetPath`], and the lane only reports packets from other endpoints ([`FromLane::Arrived`]); before the first
         /// `SetPath` they go to the source of the first authentic packet.

@@ -380,7 +380,7 @@ impl<E: Entropy> Node<E> {
         let mut peer = Peer::new(id, remote);
         peer.native = native;
         self.peers.insert(id, Box::new(peer));
-        self.tell_all(|| ToLane::AddPeer { peer: id, persistent_keepalive: None, roams: native });
+        self.tell_all(|| ToLane::AddPeer { peer: id, roams: native });
         id
     }
 

@@ -95,7 +95,6 @@ pub struct LaneCore {
     merger: Merger,
     outbox: Outbox,
     drops: Arc<DropCounts>,
-    traffic: Arc<TrafficTable>,
 }
 
 impl LaneCore {
@@ -119,7 +118,7 @@ impl LaneCore {
             vnet_header,
             routes: Arc::default(),
             congestion: Ecn::NotEct,
-            peers: PeerTable::default(),
+            peers: PeerTable::new(traffic),
             staging: Staging::default(),
             held: HeldPackets::default(),
             ingress: Ingress::new(checker),
@@ -135,7 +134,6 @@ impl LaneCore {
             merger: Merger::new(offloads),
             outbox: Outbox::new(Arc::clone(&drops)),
             drops,
-            traffic,
         }
     }
 

@@ -19,7 +19,7 @@ use crate::path::Path;
 use crate::peer_gate::PeerGate;
 use crate::piece_support::PieceSupport;
 use crate::selector::LaneSelector;
-use crate::traffic::PeerTraffic;
+use crate::traffic::{PeerTraffic, TrafficTable};
 
 /// One lane of a peer's sessions, served here.
 pub(crate) struct SessionLane {
@@ -144,55 +144,102 @@ impl LanePeer {
     }
 }
 
+/// A peer in the table. Most members of a large network are never sent anything, and a machine takes a kilobyte, so it is made when it is first needed.
+enum Slot {
+    /// Nothing was asked of it yet: what its machine is made of.
+    Unused {
+        /// The lane of its sessions that is served here first.
+        lane: LaneId,
+        /// Whether it is stock WireGuard.
+        roams: bool,
+    },
+    /// Boxed: a hash map keeps up to twice as many places as it has entries, and an empty place must not cost a kilobyte.
+    Used(Box<LanePeer>),
+}
+
 /// All peers of one lane, found by number or by receiver index.
-#[derive(Default)]
 pub(crate) struct PeerTable {
-    /// Boxed: a hash map keeps up to twice as many places as it has entries, and an empty place costs a pointer instead of a kilobyte.
-    peers: NumberMap<PeerId, Box<LanePeer>>,
+    peers: NumberMap<PeerId, Slot>,
+    traffic: Arc<TrafficTable>,
     by_index: NumberMap<ReceiverIndex, PeerId>,
     timers: BinaryHeap<Reverse<(Time, PeerId)>>,
 }
 
 impl PeerTable {
+    /// Returns an empty table. Counters of its peers' traffic are in `traffic`.
+    pub(crate) fn new(traffic: Arc<TrafficTable>) -> Self {
+        Self { peers: NumberMap::default(), traffic, by_index: NumberMap::default(), timers: BinaryHeap::new() }
+    }
+
+    /// Returns a peer, whose machine is made if this is the first time.
     #[inline]
     pub(crate) fn get_mut(&mut self, id: PeerId) -> Option<&mut LanePeer> {
-        self.peers.get_mut(&id).map(Box::as_mut)
+        let slot = self.peers.get_mut(&id)?;
+        if let Slot::Unused { lane, roams } = *slot {
+            *slot = Slot::Used(new_peer(lane, roams, self.traffic.add(id)));
+        }
+        match slot {
+            Slot::Used(peer) => Some(peer),
+            Slot::Unused { .. } => None,
+        }
     }
 
+    /// Returns a peer that was used.
+    fn used(&mut self, id: PeerId) -> Option<&mut LanePeer> {
+        match self.peers.get_mut(&id)? {
+            Slot::Used(peer) => Some(peer),
+            Slot::Unused { .. } => None,
+        }
+    }
+
+    /// Returns a peer that was used.
     pub(crate) fn get(&self, id: PeerId) -> Option<&LanePeer> {
-        self.peers.get(&id).map(Box::as_ref)
+        match self.peers.get(&id)? {
+            Slot::Used(peer) => Some(peer),
+            Slot::Unused { .. } => None,
+        }
     }
 
+    /// Returns all peers that were used.
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut LanePeer> {
-        self.peers.values_mut().map(Box::as_mut)
+        self.peers.values_mut().filter_map(|slot| match slot {
+            Slot::Used(peer) => Some(peer.as_mut()),
+            Slot::Unused { .. } => None,
+        })
     }
 
-    /// Returns the numbers of all peers.
+    /// Returns the numbers of all peers that were used.
     pub(crate) fn ids(&self) -> Vec<PeerId> {
-        self.peers.keys().copied().collect()
+        self.peers.iter().filter(|(_, slot)| matches!(slot, Slot::Used(_))).map(|(id, _)| *id).collect()
     }
 
+    /// Returns the number of peers.
     pub(crate) fn len(&self) -> usize {
         self.peers.len()
     }
 
     /// Returns the endpoints that packets to any peer are sent to.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = SocketAddr> {
-        self.peers.values().flat_map(|peer| peer.endpoints())
+        let used = |slot| match slot {
+            &Slot::Used(ref peer) => Some(peer),
+            Slot::Unused { .. } => None,
+        };
+        self.peers.values().filter_map(used).flat_map(|peer| peer.endpoints())
     }
 
-    /// Adds a peer, or replaces it.
-    pub(crate) fn insert(&mut self, id: PeerId, peer: LanePeer) {
-        self.peers.insert(id, Box::new(peer));
+    /// Adds a peer, or replaces it. `lane` is the lane of its sessions that is served here first, and `roams` says whether it is stock WireGuard.
+    pub(crate) fn insert(&mut self, id: PeerId, lane: LaneId, roams: bool) {
+        self.peers.insert(id, Slot::Unused { lane, roams });
     }
 
-    /// Removes a peer with its sessions and their indices. Returns false if there is no such peer.
+    /// Removes a peer with its sessions, their indices and its counters. Returns false if there is no such peer.
     pub(crate) fn remove(&mut self, id: PeerId) -> bool {
-        let Some(peer) = self.peers.get_mut(&id) else { return false };
-        peer.lanes().for_each(|lane| lane.keyring.clear());
-        self.take_retired(id, |_, _| ());
-        self.peers.remove(&id);
-        true
+        if let Some(peer) = self.used(id) {
+            peer.lanes().for_each(|lane| lane.keyring.clear());
+            self.take_retired(id, |_, _| ());
+            self.traffic.remove(id);
+        }
+        self.peers.remove(&id).is_some()
     }
 
     /// Returns the peer whose session has this receiver index.
@@ -205,6 +252,12 @@ impl PeerTable {
     #[cfg(test)]
     pub(crate) fn indices(&self) -> usize {
         self.by_index.len()
+    }
+
+    /// Returns the counters of its peers' traffic.
+    #[cfg(test)]
+    pub(crate) fn traffic(&self) -> &TrafficTable {
+        &self.traffic
     }
 
     /// Returns the number of entries in the timer heap.
@@ -220,7 +273,7 @@ impl PeerTable {
 
     /// Frees the receiver indices of a peer's sessions that ended, and calls `ended` with each of these sessions.
     pub(crate) fn take_retired(&mut self, id: PeerId, mut ended: impl FnMut(SessionId, SessionIndices)) {
-        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let Some(Slot::Used(peer)) = self.peers.get_mut(&id) else { return };
         for (session, indices) in peer.lanes().flat_map(|lane| lane.keyring.take_retired()) {
             for index in indices.iter() {
                 self.by_index.remove(&index);
@@ -238,7 +291,7 @@ impl PeerTable {
     pub(crate) fn pop_due(&mut self, now: Time) -> Option<PeerId> {
         while self.poll_timeout().is_some_and(|due| now >= due) {
             let Reverse((due, id)) = self.timers.pop()?;
-            let Some(peer) = self.peers.get_mut(&id) else { continue };
+            let Some(peer) = self.used(id) else { continue };
             // An entry that an earlier one superseded is ignored. If it were followed, it would stay in the heap for ever.
             if peer.scheduled.take_if(|scheduled| *scheduled == due).is_some() {
                 return Some(id);
@@ -251,11 +304,18 @@ impl PeerTable {
     /// early and put back, which is cheaper than moving its entry with every packet. `holds` says whether packets wait for a change of its path or lanes.
     #[inline]
     pub(crate) fn schedule(&mut self, id: PeerId, limits: &Limits, holds: bool) {
-        let Some(peer) = self.peers.get_mut(&id) else { return };
+        let Some(Slot::Used(peer)) = self.peers.get_mut(&id) else { return };
         let Some(due) = peer.poll_earlier_timeout(limits, holds) else { return };
         if peer.scheduled.is_none_or(|scheduled| due < scheduled) {
             peer.scheduled = Some(due);
             self.timers.push(Reverse((due, id)));
         }
     }
+}
+
+/// Makes the machine of a peer. Not a part of [`PeerTable::get_mut`], which is on the way of every packet.
+#[cold]
+fn new_peer(lane: LaneId, roams: bool, traffic: Arc<PeerTraffic>) -> Box<LanePeer> {
+    let keyring = if lane == LaneId::FIRST { Keyring::new(None) } else { Keyring::for_extra_lane() };
+    Box::new(LanePeer::new(SessionLane::new(lane, keyring), roams, traffic))
 }

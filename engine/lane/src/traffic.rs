@@ -121,7 +121,7 @@ fn add(counter: &AtomicU64, bytes: usize) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(bytes as u64), Ordering::Relaxed);
 }
 
-/// The traffic of all peers. Its lock is taken when a peer is added or removed and when a user asks, never for a packet.
+/// The traffic of all peers. Its lock is taken at the first packet of a peer, when a peer is removed and when a user asks, and not for other packets.
 #[derive(Debug, Default)]
 pub struct TrafficTable {
     peers: Mutex<HashMap<PeerId, Arc<PeerTraffic>>>,

@@ -107,7 +107,7 @@ impl FuzzedLane {
         let session = Box::new(keys(Role::Responder, 0x10, 0x20, 3, 4));
         for command in [
             ToLane::Relays(Arc::new([relay()])),
-            ToLane::AddPeer { peer: PEER, persistent_keepalive: None, roams: true },
+            ToLane::AddPeer { peer: PEER, roams: true },
             ToLane::Routes(Arc::new(routes)),
             ToLane::AddSession { peer: PEER, id: SessionId(1), keys: session, born: START, proven: None },
             ToLane::UseSuite { peer: PEER, session: SessionId(1), suite: Suite::Aes256Gcm, abilities: Abilities::OURS },

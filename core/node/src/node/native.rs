@@ -100,7 +100,7 @@ impl<E: Entropy> Node<E> {
             self.indices.release_all(*id);
             peer.forget_sessions();
             let mut tell = |command| self.outputs.tell(LaneId::FIRST, command);
-            tell(ToLane::AddPeer { peer: *id, persistent_keepalive: None, roams: true });
+            tell(ToLane::AddPeer { peer: *id, roams: true });
             if let Some(endpoint) = peer.candidates.proven() {
                 tell(ToLane::SetEndpoint { peer: *id, endpoint });
             }

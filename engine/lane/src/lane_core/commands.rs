@@ -6,13 +6,12 @@ use std::time::Duration;
 use taut_base::{LaneId, PeerId, SessionId, Time};
 use taut_node::{FromLane, KnownPeer, Routes, ToLane};
 use taut_path::{Choice, Way};
-use taut_tunnel::{Keyring, Role, Session};
+use taut_tunnel::{Role, Session};
 use taut_wire::control::ControlMessage;
 
 use super::LaneCore;
 use crate::batch::SendBatch;
 use crate::drops::DropReason;
-use crate::peers::{LanePeer, SessionLane};
 use crate::piece_support::PieceSupport;
 
 impl LaneCore {
@@ -20,7 +19,7 @@ impl LaneCore {
     pub fn command(&mut self, command: ToLane, out: &mut SendBatch, now: Time) {
         match command {
             ToLane::Routes(routes) => self.set_routes(routes),
-            ToLane::AddPeer { peer, persistent_keepalive, roams } => self.add_peer(peer, persistent_keepalive, roams),
+            ToLane::AddPeer { peer, roams } => self.add_peer(peer, roams),
             ToLane::AddPeers(peers) => peers.iter().for_each(|known| self.add_known_peer(*known, out, now)),
             ToLane::SetEndpoint { peer, endpoint } => {
                 // The user may have set it because the source address does not work (fault D19).
@@ -32,10 +31,7 @@ impl LaneCore {
             }
             ToLane::SetPath { peer, choice } => self.set_path(peer, choice, out, now),
             ToLane::SetKeepalive { peer, interval } => {
-                if let Some(known) = self.peers.get_mut(peer) {
-                    known.first.keyring.set_persistent(interval, now);
-                    self.schedule(peer);
-                }
+                self.set_keepalive(peer, interval, now);
             }
             ToLane::ForgetLocal { place } => self.locals.leave(place, now),
             ToLane::ForgetLocals => self.locals.forget(&mut |_, _| true),
@@ -92,7 +88,7 @@ impl LaneCore {
                 self.send_staged(id, out, now);
                 self.schedule(id);
             }
-            ToLane::SetRoundTrip { peer, round_trip } => self.set_round_trip(peer, Some(round_trip)),
+            ToLane::SetRoundTrip { peer, round_trip } => self.set_round_trip(peer, round_trip),
             // The thread carries these out.
             ToLane::Read(_) | ToLane::Drain | ToLane::Lanes(_) | ToLane::OpenSearch { .. } | ToLane::CloseSearch(_) => {
             }
@@ -104,25 +100,30 @@ impl LaneCore {
         }
     }
 
-    fn add_peer(&mut self, peer: PeerId, persistent_keepalive: Option<Duration>, roams: bool) {
-        let own = if self.by_peer { LaneId::FIRST } else { self.own };
-        let is_first = own == LaneId::FIRST;
-        let keyring = if is_first { Keyring::new(persistent_keepalive) } else { Keyring::for_extra_lane() };
-        let first = SessionLane::new(own, keyring);
-        self.peers.insert(peer, LanePeer::new(first, roams, self.traffic.add(peer)));
+    fn add_peer(&mut self, peer: PeerId, roams: bool) {
+        self.peers.insert(peer, if self.by_peer { LaneId::FIRST } else { self.own }, roams);
+    }
+
+    fn set_keepalive(&mut self, peer: PeerId, interval: Option<Duration>, now: Time) {
+        if let Some(known) = self.peers.get_mut(peer) {
+            known.first.keyring.set_persistent(interval, now);
+            self.schedule(peer);
+        }
     }
 
     fn add_known_peer(&mut self, known: KnownPeer, out: &mut SendBatch, now: Time) {
         let KnownPeer { peer, roams, choice, round_trip } = known;
-        self.add_peer(peer, None, roams);
+        self.add_peer(peer, roams);
         if let Some(choice) = choice {
             self.set_path(peer, choice, out, now);
         }
-        self.set_round_trip(peer, round_trip);
+        if let Some(round_trip) = round_trip {
+            self.set_round_trip(peer, round_trip);
+        }
     }
 
-    fn set_round_trip(&mut self, peer: PeerId, round_trip: Option<Duration>) {
-        if let (Some(peer), Some(round_trip)) = (self.peers.get_mut(peer), round_trip) {
+    fn set_round_trip(&mut self, peer: PeerId, round_trip: Duration) {
+        if let Some(peer) = self.peers.get_mut(peer) {
             peer.set_round_trip(round_trip);
         }
     }
@@ -292,7 +293,6 @@ impl LaneCore {
             self.reassembly.clear(id);
             self.drops.add(DropReason::Incomplete, self.reassembly.take_dropped());
             self.ingress.peer_left(id);
-            self.traffic.remove(id);
         }
     }
 

@@ -78,7 +78,7 @@ impl Host {
         end.command(ToLane::Routes(Arc::new(Routes::new(routes).only_to(&own))));
         for peer in 0..PEERS {
             let peer = PeerId(peer.into());
-            end.command(ToLane::AddPeer { peer, persistent_keepalive: None, roams: false });
+            end.command(ToLane::AddPeer { peer, roams: false });
         }
         end
     }

@@ -252,7 +252,7 @@ fn fault_c8_verdicts_stay_exact_while_threads_send_and_commands_race() {
                     }
                     let peer = Peer::new(3, number);
                     rig.tell(ToLane::RemovePeer(peer.id));
-                    rig.tell(ToLane::AddPeer { peer: peer.id, persistent_keepalive: None, roams: true });
+                    rig.tell(ToLane::AddPeer { peer: peer.id, roams: true });
                     session.store(number, Ordering::SeqCst);
                     rig.tell(peer.session(number.into()));
                     // All frames have ended that were sent before the last ones on their way.

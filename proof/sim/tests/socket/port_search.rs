@@ -61,7 +61,7 @@ impl FarPeer {
         let (drops, traffic) = (Arc::default(), Arc::default());
         let core = LaneCore::new(Limits::WIREGUARD, 1420, checker, false, Offloads::ALL, drops, traffic);
         let mut far = Self { id: peer.id, core, out: SendBatch::new(), socket: Rig::endpoint(9) };
-        far.command(ToLane::AddPeer { peer: peer.id, persistent_keepalive: None, roams: false });
+        far.command(ToLane::AddPeer { peer: peer.id, roams: false });
         let routes = Routes::new([(Prefix::host([100, 64, 0, 1].into()), peer.id)]);
         far.command(ToLane::Routes(Arc::new(routes)));
         let nowhere = Some(SocketAddr::from(([127, 0, 0, 1], 9)).into());
@@ -132,7 +132,7 @@ fn rig() -> (Rig, Peer, FarPeer) {
     let peer = Peer::new(2, 1);
     let rig = Rig::new(&[&peer]);
     rig.tell(ToLane::RemovePeer(peer.id));
-    rig.tell(ToLane::AddPeer { peer: peer.id, persistent_keepalive: None, roams: false });
+    rig.tell(ToLane::AddPeer { peer: peer.id, roams: false });
     rig.tell(ToLane::AddSession { peer: peer.id, id: SESSION, keys: keys(Role::Responder), born: now(), proven: None });
     let mut far = FarPeer::new(&peer);
     far.probe(rig.target.port(), 1);

@@ -158,7 +158,7 @@ impl Rig {
         let routes: Vec<_> = peers.iter().map(|peer| (Prefix::host(peer.inner.into()), peer.id)).collect();
         for peer in peers {
             netlink.add_route(&Route::new(peer.inner.into(), 32, index)).unwrap();
-            assert!(agent.send(ToLane::AddPeer { peer: peer.id, persistent_keepalive: None, roams: true }).is_ok());
+            assert!(agent.send(ToLane::AddPeer { peer: peer.id, roams: true }).is_ok());
         }
         assert!(agent.send(ToLane::Routes(Arc::new(Routes::new(routes)))).is_ok());
         agent.wake();

@@ -91,7 +91,7 @@ impl TestLane {
         let checker = identity(number).checker([number; 32]);
         let core = LaneCore::new(Limits::WIREGUARD, 1420, checker, true, Offloads::ALL, Arc::default(), Arc::default());
         let mut end = Self { core, out: SendBatch::new(), io: TestIo::default() };
-        end.command(ToLane::AddPeer { peer: PEER, persistent_keepalive: None, roams }, at(0));
+        end.command(ToLane::AddPeer { peer: PEER, roams }, at(0));
         end.command(ToLane::Routes(Arc::new(Routes::new([(Prefix::host(inner(peer)), PEER)]))), at(0));
         end
     }
@@ -142,12 +142,12 @@ impl TestLane {
 
     /// Returns the bytes sent to the peer: of packets, and of messages.
     pub(super) fn sent(&self) -> (u64, u64) {
-        (self.core.traffic.of(PEER).1, self.core.traffic.outer_of(PEER).1)
+        (self.core.peers.traffic().of(PEER).1, self.core.peers.traffic().outer_of(PEER).1)
     }
 
     /// Returns the bytes received from the peer: of packets, and of messages.
     pub(super) fn received(&self) -> (u64, u64) {
-        (self.core.traffic.of(PEER).0, self.core.traffic.outer_of(PEER).0)
+        (self.core.peers.traffic().of(PEER).0, self.core.peers.traffic().outer_of(PEER).0)
     }
 
     /// Takes the messages for the agent.

@@ -585,11 +585,11 @@ fn the_limit_holds_on_all_lanes() {
     here.command(ToLane::RemovePeer(PEER), at(0));
     let TestLane { core, out, io } = here;
     let mut here = TestLane { core: core.as_lane(LaneId(1), 2), out, io };
-    here.command(ToLane::AddPeer { peer: PEER, persistent_keepalive: None, roams: false }, at(0));
-    let limit = |here: &TestLane| here.core.peers.get(PEER).and_then(|peer| peer.path.limit());
-    assert_eq!(limit(&here), Some(SAFE_PACKET), "before a path was chosen");
+    here.command(ToLane::AddPeer { peer: PEER, roams: false }, at(0));
+    let limit = |here: &mut TestLane| here.core.peers.get_mut(PEER).and_then(|peer| peer.path.limit());
+    assert_eq!(limit(&mut here), Some(SAFE_PACKET), "before a path was chosen");
     for bytes in [1_400, 1_000] {
         here.command(limited(outer(2).into(), bytes), at(1));
-        assert_eq!(limit(&here), Some(bytes));
+        assert_eq!(limit(&mut here), Some(bytes));
     }
 }

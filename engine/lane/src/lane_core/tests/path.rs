@@ -78,8 +78,8 @@ fn in_doubt_the_same_bytes_take_both_paths_and_arrive_once() {
     there.inbound(outer(RELAY), copy, *copied, now);
     assert_eq!(there.written().len(), 1);
     there.assert_dropped(DropReason::Duplicate, 21);
-    assert_eq!(here.core.traffic.copied_of(PEER), copy.len() as u64);
-    assert_eq!(here.core.traffic.relayed_of(PEER).1, 0, "copies do not count as traffic");
+    assert_eq!(here.core.peers.traffic().copied_of(PEER), copy.len() as u64);
+    assert_eq!(here.core.peers.traffic().relayed_of(PEER).1, 0, "copies do not count as traffic");
 }
 
 #[test]
@@ -340,14 +340,14 @@ fn fault_b11_a_change_is_given_up_when_too_much_would_be_held_and_made_in_the_en
     // 1 Mbit/s: the packets of the gap fit, and all packets take the new path from then on.
     let (sent, here) = change_from_relay(125, 1_000);
     assert_eq!(sent, [(outer(RELAY), 249), (outer(2), 751)]);
-    let traffic = here.core.traffic.add(PEER);
+    let traffic = here.core.peers.traffic().add(PEER);
     assert_eq!((traffic.held(), traffic.given_up()), (49 * (125 + 10), 0), "with the virtio header");
     // 80 Mbit/s: 26 packets may be held. After three gaps were given up, the new path is taken all the same.
     let (sent, here) = change_from_relay(10_000, 5_000);
     let [(first, before), (then, after)] = sent[..] else { panic!("{sent:?}") };
     assert_eq!((first, then, before + after), (outer(RELAY), outer(2), 5_000), "nothing is lost");
     assert!((2_250..2_350).contains(&before), "gaps after 250, 1,250 and 2,250 ms, and {before} packets before");
-    let traffic = here.core.traffic.add(PEER);
+    let traffic = here.core.peers.traffic().add(PEER);
     assert_eq!(traffic.given_up(), 3);
     assert!(traffic.held() <= 3 * (held::PER_PEER as u64 + 10_000), "{} bytes were held", traffic.held());
 }

@@ -293,7 +293,7 @@ fn second_lane(number: u8, peer: u8, role: Role) -> TestLane {
     end.command(ToLane::RemovePeer(PEER), at(0));
     let TestLane { core, out, io } = end;
     let mut end = TestLane { core: core.as_lane(LaneId(1), 2), out, io };
-    end.command(ToLane::AddPeer { peer: PEER, persistent_keepalive: None, roams: false }, at(0));
+    end.command(ToLane::AddPeer { peer: PEER, roams: false }, at(0));
     let (local, remote) = if role == Role::Initiator { (0x20, 0x30) } else { (0x30, 0x20) };
     let exporter = exporter(role, ReceiverIndex(local), ReceiverIndex(remote));
     let keys = SessionKeys::for_extra_lane(role, exporter, Suites::STOCK, LaneId(1));
