@@ -9,7 +9,8 @@ import pytest
 
 from lab.hosts.programs import ROOT
 from lab.hosts.vm import archive, machine
-from lab.runs.kernels import command, pages, rust_tests
+from lab.hosts.wait import LabError
+from lab.runs.kernels import command, earlier, pages, rust_tests
 
 OUTPUT = """
 running 4 tests
@@ -75,6 +76,30 @@ def test_a_part_that_failed_is_named(capsys):
     assert said == ["5.10 wireguard: FAILED: taut → kernel: no rekey was seen (3 s)"]
     results = {"schema": 1, "kernels": [{"release": "5.10.0", **found}]}
     assert "| 5.10.0 | wireguard | FAILED | 3 |" in pages.summary(results)
+
+
+def test_parts_of_earlier_runs_stand_beside_later_ones(tmp_path):
+    def results(name, series, parts, release="-1"):
+        kernel = {"series": series, "release": series + release, "version": series, "pinned": True, "accelerator": "tcg", "parts": parts, "ok": all(part["ok"] for part in parts.values())}
+        file = tmp_path / name
+        file.write_text(json.dumps({"schema": 1, "kernels": [kernel]}))
+        return file
+
+    failed, passed = {"ok": False, "seconds": 1}, {"ok": True, "seconds": 2}
+    files = [results("a", "6.1", {"facts": passed, "lab": failed}), results("b", "5.10", {"lab": failed}), results("c", "6.1", {"lab": passed})]
+    old, new = earlier.merged(earlier.read(files))
+    assert (old["series"], old["ok"], old["parts"]) == ("5.10", False, {"lab": failed})
+    assert (new["series"], new["ok"], new["parts"]) == ("6.1", True, {"facts": passed, "lab": passed})
+    # As the command does it, without a machine.
+    words = [sys.executable, "-m", "lab.runs.kernels.command", "--parts", "none", "--earlier", ",".join(map(str, files)), "--output", tmp_path / "none"]
+    done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=False)
+    assert "| 6.1-1 | lab | ok | 2 |" in done.stdout and done.returncode == 1
+    # Another kernel of the series is not the same line.
+    with pytest.raises(LabError, match="differ in `release`"):
+        earlier.merged(earlier.read([*files, results("d", "6.1", {"links": passed}, "-2")]))
+    (tmp_path / "e").write_text("{}")
+    with pytest.raises(LabError, match="not of schema 1"):
+        earlier.read([tmp_path / "e"])
 
 
 def test_a_processor_without_extensions_is_emulated(monkeypatch, tmp_path):

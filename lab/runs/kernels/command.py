@@ -1,9 +1,10 @@
 """Starts a virtual machine per kernel, shows what happens in it, and writes results and documents.
 
-    python3 -m lab.runs.kernels.command [--kernels 5.10,6.1] [--parts facts,tests,network,lab,wireguard,links] [--seconds N] [--families 4,6] [--lab NODE-IDS] [--json] [--output FILE] [--document]
+    python3 -m lab.runs.kernels.command [--kernels 5.10,6.1] [--parts facts,tests,network,lab,wireguard,links] [--seconds N] [--families 4,6] [--lab NODE-IDS] [--earlier FILES] [--json] [--output FILE] [--document]
 
 Exit status 1 if a part failed. Machines run one after the other: each takes the processor time of a core or two. `--document` puts the tables of what was run into
-docs/interop.md, docs/linkbox.md and docs/kernels.md, so it belongs to a run of all kernels and parts.
+docs/interop.md, docs/linkbox.md and docs/kernels.md, so it belongs to results of all kernels and parts. `--earlier` adds to what is
+printed and documented the parts that earlier runs wrote with `--output`; `--parts none` then boots nothing.
 """
 
 import argparse
@@ -16,7 +17,7 @@ from ...hosts.programs import ROOT, binary
 from ...hosts.vm import archive, machine
 from ...hosts.wait import LabError
 from .. import command, interop
-from . import PARTS, SCHEMA, built, pages
+from . import PARTS, SCHEMA, built, earlier, pages
 
 OUTPUT = ROOT / "target" / "kernels" / "results.json"
 LOGS = ROOT / "target" / "lab" / "kernels"
@@ -86,10 +87,11 @@ def _why(content):
 def _parser():
     parser = argparse.ArgumentParser(prog="python3 -m lab.runs.kernels.command", description=__doc__.splitlines()[0])
     parser.add_argument("--kernels", default=",".join(archive.table()), help="series, separated by commas")
-    parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--parts", default=",".join(PARTS), help="what to run, separated by commas, or none")
     parser.add_argument("--seconds", type=float, default=interop.SECONDS, help="traffic through a rekey of WireGuard, in seconds")
     parser.add_argument("--families", type=lambda text: [int(word) for word in text.split(",")], default=[4, 6], help="IP versions below WireGuard (default 4,6)")
     parser.add_argument("--lab", type=lambda text: text.split(","), default=list(LAB), help="tests of the lab to run inside, as pytest names them")
+    parser.add_argument("--earlier", type=lambda text: [Path(word) for word in text.split(",")], default=[], help="files with results of earlier runs, separated by commas")
     parser.add_argument("--json", action="store_true", help="print the results as JSON; progress goes to standard error")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     parser.add_argument("--document", action="store_true")
@@ -101,13 +103,15 @@ def main():
     parts = [part for part in PARTS if part in options.parts.split(",")]
 
     def work():
-        if lack := missing_reason():
+        if parts and (lack := missing_reason()):
             raise LabError(lack)
-        results = {"schema": SCHEMA, "kernels": []}
-        for series in options.kernels.split(","):
-            results["kernels"].append(run(series, parts, options, _say))
+        before = earlier.read(options.earlier)
+        own = {"schema": SCHEMA, "kernels": []}
+        for series in options.kernels.split(",") if parts else ():
+            own["kernels"].append(run(series, parts, options, _say))
             options.output.parent.mkdir(parents=True, exist_ok=True)
-            options.output.write_text(json.dumps(results, indent=1) + "\n")
+            options.output.write_text(json.dumps(own, indent=1) + "\n")
+        results = {"schema": SCHEMA, "kernels": earlier.merged([*before, own])}
         print(json.dumps(results, indent=1) if options.json else pages.summary(results))
         if options.document:
             pages.write(results, placed)
