@@ -38,6 +38,8 @@ mount -o move /proc /root/proc
 mount -o move /sys /root/sys
 mount -o move /dev /root/dev
 mkdir -p /root/dev/pts /root/dev/shm
+# udev makes this one elsewhere; shells open pipes by it, as wg-quick's does.
+ln -s /proc/self/fd /root/dev/fd
 mount -t devpts -o ptmxmode=666 pts /root/dev/pts
 mount -t tmpfs -o mode=1777 shm /root/dev/shm
 mount -t cgroup2 groups /root/sys/fs/cgroup
