@@ -242,7 +242,7 @@ fn packets_are_counted_and_a_set_empties_itself() {
         table.remove_families("paused").unwrap();
         table.remove_families("paused").unwrap();
         assert_eq!(send(), Err(Some(1)));
-        // So short that Linux 5.10 would keep the element, if it were asked for as it is.
+        // Less than a tick: Linux 5.10 would keep the element, if it were asked for as it is.
         table.add_families("paused", std::time::Duration::from_millis(1)).unwrap();
         while send().is_ok() {}
         assert!(table.is_complete().unwrap());

@@ -16,8 +16,9 @@ const FIXED_LEN: usize = 4;
 /// Number of the one set of a transaction; the kernel wants each new one to have a number.
 const SET_ID: u32 = 1;
 
-/// The shortest time of an element, 50 ms. Linux 5.10 with 250 ticks a second kept elements of 1 and of 10 ms, and removed one of 50 ms.
-const SHORTEST: Duration = Duration::from_millis(50);
+/// The shortest time of an element, 10 ms: a tick of the slowest kernels (`CONFIG_HZ=100`). Linux 5.10 counts an element's time in ticks, rounded down, and an element with none
+/// stays forever: with 250 ticks a second one of 3 ms did, and one of 4 ms ended.
+const SHORTEST: Duration = Duration::from_millis(10);
 
 impl NftTable {
     /// Adds both address families to a set, for a limited time after which the kernel itself removes them.
