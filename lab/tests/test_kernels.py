@@ -1,5 +1,6 @@
 """Debian's older kernels in virtual machines: the tests of the kernel pass there, and two nodes join and talk directly (`make kernels`)."""
 
+import contextlib
 import json
 import os
 import subprocess
@@ -10,7 +11,7 @@ import pytest
 from lab.hosts.programs import ROOT
 from lab.hosts.vm import archive, machine
 from lab.hosts.wait import LabError
-from lab.runs.kernels import command, earlier, pages, rust_tests
+from lab.runs.kernels import command, earlier, lab_tests, pages, rust_tests
 
 OUTPUT = """
 running 4 tests
@@ -66,6 +67,20 @@ def test_verdicts_are_read_from_the_output_of_a_test_program(tmp_path):
     # A program that ends badly without a verdict is a failure, known tests or not.
     program.write_text("#!/bin/sh\necho 'test gso ... ok'\nexit 139\n")
     assert not rust_tests.run(None, {**job, "known": ["udp/kernel::gso"]}, lambda text: None)["ok"]
+
+
+def test_verdicts_of_the_labs_tests_are_told_as_they_come(tmp_path, monkeypatch):
+    (tmp_path / "test_it.py").write_text("import time\ndef test_good(): pass\ndef test_bad(): assert 0\ndef test_long(): time.sleep(600)\n")
+    said = []
+    monkeypatch.setattr(lab_tests.guest, "without_module", contextlib.nullcontext)
+    found = lab_tests.run(None, {"lab": [f"{tmp_path}/test_it.py::test_good", f"{tmp_path}/test_it.py::test_bad"]}, said.append)
+    assert said[1:] == ["test_good: passed", "test_bad: failed"]
+    assert not found["ok"] and list(found["tests"].values()) == ["passed", "failed"] and "assert 0" in found["output"]
+    assert lab_tests.run(None, {"lab": [f"{tmp_path}/test_it.py::test_good"]}, said.append)["ok"]
+    # What is not done in time ends.
+    monkeypatch.setattr(lab_tests, "LIMIT_S", 3)
+    found = lab_tests.run(None, {"lab": [f"{tmp_path}/test_it.py::test_good", f"{tmp_path}/test_it.py::test_long"]}, said.append)
+    assert not found["ok"] and "test_long" not in str(found["tests"]) and found["error"] == "no end after 3 s"
 
 
 def test_a_part_that_failed_is_named(capsys):
