@@ -2,6 +2,7 @@
 
 import json
 import os
+import platform
 import random
 import shutil
 import sys
@@ -11,7 +12,7 @@ import pytest
 
 from lab.hosts import without_sockets
 from lab.hosts.programs import binary
-from lab.hosts.wait import wait_until
+from lab.hosts.wait import PATIENCE_S, wait_until
 from lab.nodes.exits import SERVER, udp_answer
 from lab.nodes.full_tunnel import FullTunnel
 from lab.nodes.subnets import seen_as, serve
@@ -23,6 +24,8 @@ from lab.traffic import public_names
 # By day a few schedules; a night runs as many as the figure is about.
 NIGHT = 200
 DAY = 2
+# From Linux 5.12 on a table of nftables may end with the program that made it.
+TABLES_END = tuple(int(number) for number in platform.release().split(".")[:2]) >= (5, 12)
 
 
 def rules(host, family="-4"):
@@ -273,12 +276,14 @@ def test_fault_j9_a_crash_without_the_kill_switch_leaves_a_host_that_works(lab):
         net.rogue.ip(f"address add {address}")
     net.choose()
     assert seen_as(host, "198.18.0.9", 80, timeout=0.5) is None
+    held = tables(host)
     net.client.kill()
-    # No daemon and no command puts the host back: what held packets was the daemon's own.
-    assert seen_as(host, "198.18.0.9", 80) == host.ipv4 and seen_as(host, "2001:db8:77::9", 80) == host.ipv6
+    # No daemon and no command puts the host back: what held packets was the daemon's own. A table that stays holds none once the kernel has emptied its set.
+    wait_until(lambda: seen_as(host, "198.18.0.9", 80) == host.ipv4, "packets to leave again", timeout=0 if TABLES_END else PATIENCE_S)
+    assert seen_as(host, "2001:db8:77::9", 80) == host.ipv6
     assert bound(host, "tcp", "198.18.0.9", 80) == host.ipv4
     assert seen_as(net.rogue, host.ipv4, 7171) == net.rogue.ipv4 and seen_as(net.rogue, host.ipv6, 7171) == net.rogue.ipv6
-    assert tables(host) == [] and not host.run("ip", "route", "show", "table", "29696", check=False).stdout
+    assert tables(host) == ([] if TABLES_END else held) and not host.run("ip", "route", "show", "table", "29696", check=False).stdout
     # The next start takes over.
     net.client.start()
     net.wait_for_tunnel()

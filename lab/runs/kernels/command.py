@@ -24,10 +24,13 @@ LOGS = ROOT / "target" / "lab" / "kernels"
 COMMAND = f"{sys.executable} -m lab.runs.kernels.inside"
 # Longest run of a machine with KVM, in seconds; the machine takes several times that without.
 LIMIT_S = 900
-# Tests of the lab: an exit node with its kill switch, which uses nftables, rules of routing and connection tracking; the sandbox; wg-quick.
+# Tests of the lab: an exit node and the kill switch, also after a crash, which use nftables, rules of routing and connection tracking; the sandbox; wg-quick.
 LAB = (
     "lab/tests/test_exit.py::test_a_member_reaches_the_internet_through_an_exit_node_with_its_address",
     "lab/tests/test_kill_switch.py::test_fault_j7_everything_but_our_own_packets_takes_the_exit_node",
+    "lab/tests/test_kill_switch.py::test_fault_j5_programs_that_name_the_interface_do_not_go_past_the_exit_node",
+    "lab/tests/test_kill_switch.py::test_fault_j1_j2_j3_j5_nothing_leaves_in_the_clear[killed]",
+    "lab/tests/test_kill_switch.py::test_fault_j9_a_crash_without_the_kill_switch_leaves_a_host_that_works",
     "lab/tests/test_sandbox.py::test_fault_p3_every_thread_is_inside_and_the_node_works",
     "lab/tests/test_wg_quick.py::test_a_full_tunnel_with_policy_routing",
 )
