@@ -337,7 +337,7 @@ interop: ## our WireGuard beside others', through a real rekey; writes docs/inte
 
 # KERNELS and PARTS, separated by commas, choose; all of them without.
 .PHONY: kernels
-kernels: ## boots Debian's kernels 5.10 and 6.1 in virtual machines: tests of the kernel, a network, the kernel's own WireGuard and netem; KERNELS=6.1 PARTS=network ARGS='--json --document' (half an hour for each without KVM; needs root)
+kernels: ## boots Debian's kernels 5.10 and 6.1 in virtual machines: tests of the kernel, a network, tests of the lab, the kernel's own WireGuard and netem; KERNELS=6.1 PARTS=network ARGS='--json --document' (40 minutes for each without KVM; needs root)
 	@tools/preflight test >&2
 	@tools/setup kernels >&2
 	@$(ENV) && say 'building the programs and the tests' >&2 && cargo build $(CI) --bins --examples && cargo test $(CI) --no-run --lib --tests
