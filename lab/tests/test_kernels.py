@@ -11,7 +11,7 @@ import pytest
 from lab.hosts.programs import ROOT
 from lab.hosts.vm import archive, machine
 from lab.hosts.wait import LabError
-from lab.runs.kernels import command, earlier, lab_tests, pages, rust_tests
+from lab.runs.kernels import command, earlier, lab_tests, links, pages, rust_tests
 
 OUTPUT = """
 running 4 tests
@@ -81,6 +81,16 @@ def test_verdicts_of_the_labs_tests_are_told_as_they_come(tmp_path, monkeypatch)
     monkeypatch.setattr(lab_tests, "LIMIT_S", 3)
     found = lab_tests.run(None, {"lab": [f"{tmp_path}/test_it.py::test_good", f"{tmp_path}/test_it.py::test_long"]}, said.append)
     assert not found["ok"] and "test_long" not in str(found["tests"]) and found["error"] == "no end after 3 s"
+
+
+def test_linkbox_is_compared_without_the_time_that_it_waited():
+    row = {"link": "delay 20ms", "echoes": 400, "lost": 0.0, "doubled": 0.0, "median_ms": 50.0, "p99_ms": 60.0, "mbit_s": None}
+    linkbox, netem = {**row, "by": "linkbox", "mean_ms": 52.0, "late_ms": 9.0}, {**row, "by": "netem", "mean_ms": 43.0, "late_ms": None}
+    assert links._alike(linkbox, netem)
+    assert not links._alike({**linkbox, "late_ms": 0.0}, netem) and not links._alike({**linkbox, "lost": 5.0}, netem)
+    # The cell of netem, which waits for no processor, is empty.
+    assert [links.cells("6.1", one)[-2:] for one in (linkbox, netem)] == [["9.00", ""], ["", ""]]
+    assert len(links.cells("6.1", netem)) == len(links.COLUMNS)
 
 
 def test_a_part_that_failed_is_named(capsys):

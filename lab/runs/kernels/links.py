@@ -56,7 +56,7 @@ def _row(lab, words, placement):
         "median_ms": round(quantile(times, 0.5), 2),
         "mean_ms": round(sum(times) / len(times), 2),
         "p99_ms": round(quantile(times, 0.99), 2),
-        "late_ms": round(sum(report["to_right"]["lateness_us"]["p50"] for report in reports) / 1e3, 2) if reports else None,
+        "late_ms": round(sum(report["to_right"]["lateness_us"]["mean"] for report in reports) / 1e3, 2) if reports else None,
         "mbit_s": None,
     }
     if rate := re.search(r"rate ([\d.]+)mbit", words):
@@ -81,7 +81,7 @@ def _throughput(one, other, rate):
 
 def _alike(one, other):
     """Returns true if both show the same link, apart from the time that linkbox, a program, waited for a processor: within what chance and an emulated processor add."""
-    close = abs(one["median_ms"] - one["late_ms"] - other["median_ms"]) <= 3 + 0.1 * other["median_ms"]
+    close = abs(one["mean_ms"] - one["late_ms"] - other["mean_ms"]) <= 3 + 0.1 * other["mean_ms"]
     shares = all(abs(one[name] - other[name]) <= 4 for name in ("lost", "doubled"))
     rates = one["mbit_s"] is None or abs(one["mbit_s"] - other["mbit_s"]) <= 0.05 * other["mbit_s"]
     return close and shares and rates
