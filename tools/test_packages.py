@@ -220,7 +220,7 @@ class Emulation(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             binary = Path(folder) / "taut"
             binary.write_bytes(header("big", 8, 2))
-            line = handshake.registration(binary, "qemu-mips")
+            line = handshake.registration(binary, "/usr/bin/qemu-mips")
         self.assertTrue(line.endswith(":/usr/bin/qemu-mips:FP"))
         self.assertTrue(matches(line, header("big", 8, 2)) and matches(line, header("big", 8, 3)))
         for other in (header("little", 8, 2), header("big", 20, 2), header("big", 8, 1)):

@@ -29,10 +29,14 @@ class Namespace:
         self.prefix = []
         # First, so that the lab removes the namespace also after an interrupt in the middle.
         lab.nodes[name] = self
-        call("ip", "netns", "add", self.namespace)
+        self.make_namespace()
         writes = (f"echo {value} > /proc/sys/{key.replace('.', '/')}" for key, value in map(_split, settings))
         self.run("sh", "-ec", "\n".join(writes))
         self.ip("link set lo up")
+
+    def make_namespace(self):
+        """Makes the network namespace, under the name `namespace`."""
+        call("ip", "netns", "add", self.namespace)
 
     @property
     def logs(self):

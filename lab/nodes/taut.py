@@ -110,6 +110,11 @@ class Node:
         self._addresses = []
 
     @property
+    def program(self):
+        """Path of daemon and CLI."""
+        return binary("taut", self.release)
+
+    @property
     def socket(self):
         return self.host.state / "taut.sock"
 
@@ -129,7 +134,7 @@ class Node:
     def start(self, *options):
         """Starts the daemon as a child process and waits until its socket answers."""
         flags = ["--state", self.state, "--socket", self.socket, *options]
-        self.process = self.host.start(binary("taut", self.release), "daemon", *flags, name="daemon", env=self.env)
+        self.process = self.host.start(self.program, "daemon", *flags, name="daemon", env=self.env)
 
         def answers():
             if not self.process.alive:
@@ -158,7 +163,7 @@ class Node:
 
     def taut(self, verb, *words, check=True, timeout=PATIENCE_S):
         """Runs a command of the CLI with the daemon of this node."""
-        command = (binary("taut", self.release), verb, *words, "--socket", self.socket)
+        command = (self.program, verb, *words, "--socket", self.socket)
         if verb == "up":
             command += ("--state", self.state)
         return self.host.run(*command, check=check, timeout=timeout, env=self.env if verb == "up" else None)

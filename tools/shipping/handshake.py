@@ -18,7 +18,7 @@ def registration(binary, emulator):
     mask[16 if magic[5] == 1 else 17] = 0xFE
     magic[7:16] = bytes(9)
     escaped = ["".join(f"\\x{byte:02x}" for byte in part) for part in (magic, mask)]
-    return f":taut:M::{escaped[0]}:{escaped[1]}:/usr/bin/{emulator}:FP"
+    return f":taut:M::{escaped[0]}:{escaped[1]}:{emulator}:FP"
 
 
 def run(target):
@@ -27,7 +27,7 @@ def run(target):
     if not binary.exists():
         raise root.Failed(f"{target.name}: its program is not built", f"make packages TARGETS={target.name}")
     emulated = target is not programs.own()
-    words = ["sh", "/tools/shipping/handshake.sh", root.inside(binary), registration(binary, target.qemu) if emulated else "-"]
+    words = ["sh", "/tools/shipping/handshake.sh", root.inside(binary), registration(binary, f"/usr/bin/{target.qemu}") if emulated else "-"]
     alone = ["unshare", "--user", "--map-root-user", "--mount", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
     folders = {**root.INSIDE, "/tools": root.ROOT / "tools"}
     done = subprocess.run(root.command(*alone, *words, folders=folders), check=False)
