@@ -42,7 +42,7 @@ test-fast: ## unit tests, and the lab's tests that need no root: 3 minutes on tw
 	@tools/stages.py fast $(STAGES)
 
 .PHONY: test-night
-test-night: ## the tests that are too slow for each change: lab/tests/night.toml, thousands of seeds, fuzzing, earlier releases, advisories (hours; root)
+test-night: ## the tests that are too slow for each change: lab/tests/night.toml, thousands of seeds, fuzzing, earlier releases, other processors, advisories (hours; root)
 	@tools/preflight test
 	@tools/stages.py night $(STAGES)
 
@@ -394,11 +394,9 @@ packages-previous: ## packages of the latest release for x86-64, which tests of 
 
 .PHONY: check-targets test-targets
 check-targets: ## cargo check of node and relay for a 32-bit and a big-endian processor; TARGETS='armv7 mips' (root; the network the first time)
-	@tools/setup packages
-	@tools/targets.py check $(TARGETS)
+	@tools/night targets check $(TARGETS)
 test-targets: ## the unit tests of core/ for these processors under qemu; TARGETS=armv7 (root; the network the first time)
-	@tools/setup packages
-	@tools/targets.py test $(TARGETS)
+	@tools/night targets test $(TARGETS)
 
 .PHONY: ci-matrix
 ci-matrix: ## lists ci/matrix.toml: processors, kernels, distributions, and what can run here; RUN=NAME, KIND or all-possible runs; ARGS=--json

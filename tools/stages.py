@@ -104,6 +104,8 @@ def night():
         "unused",
         "minimum-rust",
         "fuzz",
+        "check-targets",
+        "test-targets",
     )
     first = Stage("setup-night")
     return (first, *(Stage(name, needs=(first.name,), after=names[:number]) for number, name in enumerate(names)))
