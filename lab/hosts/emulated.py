@@ -1,7 +1,7 @@
 """A host whose programs are those of another processor: the kernel has qemu-user run them, also those that a program starts.
 
 Which emulator runs which programs is a setting of binfmt_misc, which a user namespace has for itself since Linux 6.7: the machine's own stays as it is. So the host's
-network namespace belongs to a user namespace, in which root is the machine's. Programs and emulator are those of `make packages`.
+network namespace belongs to a user namespace, in which root is the machine's, and its /etc is its own. Programs and emulator are those of `make packages`.
 """
 
 import functools
@@ -10,12 +10,13 @@ import shlex
 import sys
 from pathlib import Path
 
-from .net import SETTINGS, Host
 from .namespace import call
+from .net import SETTINGS, Host
+from .private_mounts import OWN_ETC
 from .process import Process
 from .programs import ROOT
 
-_ENTER = """
+_REGISTER = """
 mount -t binfmt_misc binfmt_misc /proc/sys/fs/binfmt_misc
 printf %s {registration} > /proc/sys/fs/binfmt_misc/register
 echo ready
@@ -65,7 +66,7 @@ class EmulatedHost(Host):
         handshake, _, _, targets = _shipping()
         target = targets.named(self.processor)
         registration = handshake.registration(program(self.processor), _emulator(target))
-        script = _ENTER.format(registration=shlex.quote(registration))
+        script = (OWN_ETC + _REGISTER).format(registration=shlex.quote(registration), state=shlex.quote(str(self.state)))
         owner = Process([*_ALONE, "sh", "-ec", script], "emulator", self.logs, dict(os.environ))
         self.processes.append(owner)
         owner.wait_for_output("ready")

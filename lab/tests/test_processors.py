@@ -1,6 +1,8 @@
 """A node with another processor's program joins a network of this machine's programs, has a direct path, and carries bytes whole. Needs `make packages`; qemu-user
 emulates the processor, and the kernel is this machine's."""
 
+from pathlib import Path
+
 import pytest
 
 from lab.hosts import emulated
@@ -35,6 +37,7 @@ def test_a_node_with_another_processor_joins_is_direct_and_carries_a_stream(lab,
     peer = Node(lab.host("peer", switch)).start()
     other = EmulatedNode(EmulatedHost(lab, "other", [switch], processor)).start()
     assert other.host.runs(other.process), "the emulator runs the daemon"
+    assert not Path("/etc/resolv.conf").samefile(f"/proc/{other.process.pid}/root/etc/resolv.conf"), "its files are its own"
     for node in (peer, other):
         node.up(coordinator.join_token)
     peer.wait_for_peers("other")
