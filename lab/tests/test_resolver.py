@@ -9,10 +9,11 @@ import pytest
 from lab.hosts.needs import found
 from lab.hosts.programs import binary
 from lab.hosts.shifted_clock import ShiftedClock
+from lab.hosts.user_namespace import UserNamespaceHost
 from lab.hosts.wait import wait_until
 from lab.nodes.resolver_host import RESOLV_CONF, ResolverHost
 from lab.nodes.resolvers import RESOLVERS, write_plain
-from lab.nodes.taut import Coordinator, answering
+from lab.nodes.taut import Coordinator, Node, answering
 from lab.tests.test_name_server import ask
 from lab.tests.resolver_host import needs
 from lab.traffic import capture, public_names
@@ -232,6 +233,21 @@ def test_a_daemon_in_a_network_namespace_leaves_the_files_of_the_host_outside_al
     assert resolver["by"] is None and "network namespace" in resolver["problem"]["message"]
     assert not one.host.run("pgrep", "-P", one.process.pid, "-f", "dns-helper", check=False).stdout, "no helper runs"
     assert (Path(RESOLV_CONF).read_bytes(), Path(RESOLV_CONF).stat().st_ino) == before
+
+
+# A daemon that writes there anyway fails, and the machine keeps its resolver.
+_READ_ONLY_ETC = "mount --bind /etc /etc && mount -o remount,bind,ro /etc"
+
+
+def test_a_daemon_in_a_user_namespace_leaves_the_files_of_the_machine_alone_without_a_look_at_its_first_process(lab):
+    switch = lab.switch("internet")
+    coordinator = Coordinator(lab.host("coord", switch)).start()
+    host = UserNamespaceHost(lab, "one", [switch], _READ_ONLY_ETC)
+    assert host.run("ls", "/proc/1/root", check=False).returncode != 0
+    one = Node(host).start()
+    one.up(coordinator.join_token)
+    resolver = one.status()["self"]["names"]["resolver"]
+    assert resolver["by"] is None and "network namespace" in resolver["problem"]["message"]
 
 
 def helper_of(node):

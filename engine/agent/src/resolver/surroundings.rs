@@ -19,11 +19,24 @@ pub(super) fn is_foreign() -> bool {
         let names = fs::read_dir("/run/netns").into_iter().flatten().flatten();
         names.into_iter().any(|name| inode(&name.path()) == Some(ours))
     };
-    // Without the right to trace process 1 its namespaces are not known.
-    let is_other = inode(Path::new("/proc/1/ns/net")).map_or_else(is_named, |first| first != ours);
+    // Without the right to trace process 1 its namespaces are not known. In another user namespace than that of process 1, a process can make a device only in another
+    // network namespace, too.
+    let is_other =
+        inode(Path::new("/proc/1/ns/net")).map_or_else(|| is_named() || is_in_user_namespace(), |first| first != ours);
     // An unknown `/etc` counts as that of process 1: the mistake costs names, and the other one would cost the host its resolver.
     let shares_files = inode(Path::new("/proc/1/root/etc")).is_none_or(|etc| Some(etc) == inode(Path::new("/etc")));
     is_other && shares_files
+}
+
+/// Returns true if this process is in another user namespace than the machine's first one (man 7 user_namespaces).
+fn is_in_user_namespace() -> bool {
+    fs::read_to_string("/proc/self/uid_map").is_ok_and(|map| !is_identity(&map))
+}
+
+/// Returns true if a map of user ids leaves every id as it is.
+fn is_identity(map: &str) -> bool {
+    let words: Vec<&str> = map.split_whitespace().collect();
+    words == ["0", "0", "4294967295"]
 }
 
 /// The facts that decide which back-end is used.
@@ -122,6 +135,14 @@ mod tests {
         let local = |of| Facts { dnsmasq: place(of), ..facts("nameserver 127.0.0.1\n") };
         assert_eq!(local(false).back_end(), ResolverBackEnd::Dnsmasq);
         assert_eq!(local(true).back_end(), ResolverBackEnd::NetworkmanagerDnsmasq);
+    }
+
+    #[test]
+    fn the_first_user_namespace_is_known_by_its_map() {
+        assert!(is_identity("         0          0 4294967295\n"));
+        for other in ["         0          0          1\n", "0 100000 65536\n", "0 0 1000\n1000 100000 1\n", ""] {
+            assert!(!is_identity(other), "{other}");
+        }
     }
 
     #[test]
