@@ -27,19 +27,23 @@ pub(crate) fn enter(config: &DaemonConfig) -> SandboxStatus {
         note("swap", lock_memory());
     }
     note("privileges", no_new_privileges());
-    note("files", close_files(config).map_err(explained));
+    note("files", close_files(config).map_err(|error| explained(error, NO_LANDLOCK)));
     note("capabilities", keep_capabilities(&kept_capabilities(config)));
     // The last one: the others need calls that it refuses.
-    note("system-calls", filter().enter());
+    note("system-calls", filter().enter().map_err(|error| explained(error, NO_SECCOMP)));
     status
 }
 
-/// Says in words that the kernel has no Landlock; other errors stay as they are.
-fn explained(error: io::Error) -> io::Error {
+const NO_LANDLOCK: &str = "this kernel has no Landlock, which came with Linux 5.13, or leaves it switched off";
+/// qemu-user refuses the call, too: the filter would be that of the emulator.
+const NO_SECCOMP: &str = "this kernel, or what emulates the processor, has no filter of system calls (seccomp)";
+
+/// Says in words that a call is missing; other errors stay as they are.
+fn explained(error: io::Error, missing: &str) -> io::Error {
     if error.kind() != io::ErrorKind::Unsupported {
         return error;
     }
-    io::Error::new(error.kind(), "this kernel has no Landlock, which came with Linux 5.13, or leaves it switched off")
+    io::Error::new(error.kind(), missing)
 }
 
 /// Returns true if memory may be written to a disk.
@@ -126,7 +130,7 @@ fn filter() -> Filter {
 mod tests {
     use std::io;
 
-    use super::{devices_need_net_raw, explained};
+    use super::{NO_LANDLOCK, NO_SECCOMP, devices_need_net_raw, explained};
 
     #[test]
     fn kernels_before_5_7_keep_the_right_to_choose_a_device() {
@@ -141,13 +145,14 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_landlock_is_named_and_other_errors_stay() {
-        // ENOSYS, EOPNOTSUPP and EPERM on every Linux but MIPS, where the standard library knows the other numbers.
-        if cfg!(not(any(target_arch = "mips", target_arch = "mips64"))) {
-            for number in [38, 95] {
-                assert!(explained(io::Error::from_raw_os_error(number)).to_string().contains("Linux 5.13"), "{number}");
-            }
+    fn a_kernel_without_landlock_or_filters_is_named_and_other_errors_stay() {
+        // ENOSYS and EOPNOTSUPP on every Linux but MIPS, which has other numbers.
+        let numbers = if cfg!(any(target_arch = "mips", target_arch = "mips64")) { [89, 122] } else { [38, 95] };
+        for number in numbers {
+            let error = |missing| explained(io::Error::from_raw_os_error(number), missing).to_string();
+            assert!(error(NO_LANDLOCK).contains("Linux 5.13"), "{number}");
+            assert!(error(NO_SECCOMP).contains("seccomp"), "{number}");
         }
-        assert_eq!(explained(io::Error::from_raw_os_error(1)).raw_os_error(), Some(1));
+        assert_eq!(explained(io::Error::from_raw_os_error(1), NO_LANDLOCK).raw_os_error(), Some(1));
     }
 }
