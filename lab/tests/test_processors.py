@@ -13,7 +13,7 @@ from lab.traffic import flow
 
 # One with 64 bits, one with 32 bits, and both orders of bytes.
 PROCESSORS = ("aarch64", "armv7", "mips", "mipsel")
-# System calls of the sandbox that qemu-user does not have: seccomp(2) and landlock_restrict_self(2).
+# Parts of the sandbox for which qemu-user lacks the system calls, seccomp(2) and landlock_restrict_self(2).
 NOT_EMULATED = {"files", "system-calls"}
 
 pytestmark = pytest.mark.programs
