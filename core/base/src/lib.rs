@@ -21,6 +21,7 @@ mod prefix;
 mod printable;
 mod qr;
 mod rate;
+mod sorted;
 mod time;
 mod toml;
 
@@ -44,5 +45,6 @@ pub use prefix::{BadPrefix, Prefix};
 pub use printable::is_printable;
 pub use qr::qr_lines;
 pub use rate::{Bucket, Rate};
+pub use sorted::{SortedMap, SortedSet};
 pub use time::Time;
 pub use toml::{MAX_TOML_ITEMS, TextPlace, TomlEntry, TomlProblem, TomlValue, quote_toml, read_toml};

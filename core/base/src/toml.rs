@@ -6,11 +6,12 @@
 mod text;
 mod value;
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 pub use text::quote_toml;
 pub use value::TomlValue;
+
+use crate::SortedMap;
 
 /// Limit on the items of an array, 256: no list of a node's settings may be longer.
 pub const MAX_TOML_ITEMS: usize = 256;
@@ -66,7 +67,7 @@ pub fn read_toml(text: &str) -> Vec<Result<TomlEntry, TomlProblem>> {
     let mut reader = Reader { text, place: 0, line: 1, line_start: 0 };
     // Editors of other systems put a byte order mark at the start.
     reader.eat_str("\u{feff}");
-    let (mut found, mut lines) = (Vec::new(), BTreeMap::new());
+    let (mut found, mut lines) = (Vec::new(), SortedMap::new());
     while let Some(read) = reader.next_entry() {
         let read = read.and_then(|entry| match lines.insert(entry.name.clone(), entry.at.line) {
             Some(first) => {
