@@ -1,12 +1,11 @@
 //! The map and its deltas.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
-use taut_base::{MAX_PEERS, NodeId, Prefix, PublicKey, RelayId};
+use taut_base::{MAX_PEERS, NodeId, Prefix, PublicKey, RelayId, SortedMap, SortedSet};
 use taut_filter::{BadFilter, Filter};
 
 use crate::name::{check_name, is_reserved, placeholder_name};
@@ -27,7 +26,7 @@ pub struct NetworkMap {
     pub me: LocalMember,
     /// All other nodes, by id.
     #[serde(with = "by_id")]
-    pub peers: BTreeMap<NodeId, Peer>,
+    pub peers: SortedMap<NodeId, Peer>,
     /// The network's relays, at most [`crate::MAX_RELAYS`]; empty if the coordinator has none or is too old to list them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub relays: Vec<Relay>,
@@ -141,12 +140,10 @@ impl NetworkMap {
         if let Some(me) = &delta.me {
             next.me = me.clone();
         }
-        for id in &delta.removes {
-            next.peers.remove(id);
-        }
-        for peer in &delta.upserts {
-            next.peers.insert(peer.id, peer.clone());
-        }
+        // All at once: a delta may concern thousands.
+        let removes: SortedSet<NodeId> = delta.removes.iter().copied().collect();
+        next.peers.retain(|id, _| !removes.contains(id));
+        next.peers.extend(delta.upserts.iter().map(|peer| (peer.id, peer.clone())));
         if let Some(relays) = &delta.relays {
             next.relays.clone_from(relays);
         }
@@ -178,16 +175,16 @@ impl NetworkMap {
         if !is_reserved(&self.me.name) && !self.peers.values().any(|peer| is_reserved(&peer.name)) {
             return;
         }
-        let mut taken: BTreeSet<String> = self.peers.values().map(|peer| peer.name.clone()).collect();
-        taken.insert(self.me.name.clone());
+        let peers = self.peers.values().map(|peer| peer.name.clone());
+        let taken: SortedSet<String> = peers.chain([self.me.name.clone()]).collect();
         let own = std::iter::once((self.me.id, &mut self.me.name));
         let all = own.chain(self.peers.values_mut().map(|peer| (peer.id, &mut peer.name)));
         for (id, name) in all.filter(|(_, name)| is_reserved(name)) {
             let plain = placeholder_name(id);
             let numbered = (2_u32..).map(|number| format!("{plain}-{number}"));
             let free = std::iter::once(plain.clone()).chain(numbered).find(|free| !taken.contains(free));
+            // Numbers differ, so no other placeholder is the same.
             *name = free.unwrap_or(plain);
-            taken.insert(name.clone());
         }
     }
 
@@ -203,14 +200,13 @@ impl NetworkMap {
         check_name(&self.network.name).map_err(|_| MapError::BadNetworkName)?;
         check_prefixes(&self.network)?;
         check_name(&self.me.name).map_err(|_| MapError::BadName(self.me.id))?;
-        let mut keys = BTreeSet::from([self.me.key]);
-        let mut addresses = BTreeSet::new();
-        self.check_addresses(self.me.id, &self.me.addresses, &mut addresses)?;
+        let first_holders = FirstHolders::of(self);
+        self.check_addresses(self.me.id, &self.me.addresses, &first_holders)?;
         for (id, peer) in &self.peers {
             if *id != peer.id || *id == self.me.id {
                 return Err(MapError::SameId(*id));
             }
-            if !keys.insert(peer.key) {
+            if first_holders.keys.get(&peer.key) != Some(id) {
                 return Err(MapError::SameKey(*id));
             }
             if peer.endpoints.len() > MAX_ENDPOINTS {
@@ -220,25 +216,44 @@ impl NetworkMap {
                 return Err(MapError::TooManyRelays(*id));
             }
             check_name(&peer.name).map_err(|_| MapError::BadName(*id))?;
-            self.check_addresses(*id, &peer.addresses, &mut addresses)?;
+            self.check_addresses(*id, &peer.addresses, &first_holders)?;
         }
         self.filter.as_ref().map_or(Ok(()), Filter::check).map_err(MapError::Filter)?;
         relay::check(&self.relays, &[self.network.ipv4, self.network.ipv6]).map_err(MapError::Relay)
     }
 
-    fn check_addresses(&self, id: NodeId, own: &[IpAddr], taken: &mut BTreeSet<IpAddr>) -> Result<(), MapError> {
+    fn check_addresses(&self, id: NodeId, own: &[IpAddr], first: &FirstHolders) -> Result<(), MapError> {
         if own.is_empty() {
             return Err(MapError::NoAddress(id));
         }
-        for address in own {
+        for (place, address) in own.iter().enumerate() {
             if !self.network.ipv4.contains(*address) && !self.network.ipv6.contains(*address) {
                 return Err(MapError::AddressOutside(id, *address));
             }
-            if !taken.insert(*address) {
+            if first.addresses.get(address) != Some(&(id, place)) {
                 return Err(MapError::SameAddress(id, *address));
             }
         }
         Ok(())
+    }
+}
+
+/// Which node has a key or an address first: this node itself, then its peers by number.
+struct FirstHolders {
+    keys: SortedMap<PublicKey, NodeId>,
+    /// With the place in the node's list of addresses.
+    addresses: SortedMap<IpAddr, (NodeId, usize)>,
+}
+
+impl FirstHolders {
+    fn of(map: &NetworkMap) -> Self {
+        // The last entry of a key counts, so the first holder comes last.
+        let peers = || map.peers.values().rev();
+        let own = std::iter::once((map.me.key, map.me.id));
+        let members = peers().map(|peer| (peer.id, &peer.addresses)).chain([(map.me.id, &map.me.addresses)]);
+        let addresses = members
+            .flat_map(|(id, all)| all.iter().enumerate().rev().map(move |(place, address)| (*address, (id, place))));
+        Self { keys: peers().map(|peer| (peer.key, peer.id)).chain(own).collect(), addresses: addresses.collect() }
     }
 }
 
@@ -332,26 +347,26 @@ impl Error for MapError {}
 
 /// Encodes peers as a list, because the keys of a JSON object are strings. Two peers with one number are an error, not a silent loss.
 mod by_id {
-    use std::collections::BTreeMap;
-
     use serde::{Deserialize, Deserializer, Serializer};
-    use taut_base::NodeId;
+    use taut_base::{NodeId, SortedMap};
 
     use super::Peer;
 
-    pub(super) fn serialize<S: Serializer>(peers: &BTreeMap<NodeId, Peer>, serializer: S) -> Result<S::Ok, S::Error> {
+    pub(super) fn serialize<S: Serializer>(peers: &SortedMap<NodeId, Peer>, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_seq(peers.values())
     }
 
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<NodeId, Peer>, D::Error> {
-        let mut peers = BTreeMap::new();
-        for peer in Vec::<Peer>::deserialize(deserializer)? {
-            let id = peer.id;
-            if peers.insert(id, peer).is_some() {
-                return Err(serde::de::Error::custom(format_args!("two nodes have the number {id}")));
-            }
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SortedMap<NodeId, Peer>, D::Error> {
+        let listed = Vec::<Peer>::deserialize(deserializer)?;
+        let ids: Vec<NodeId> = listed.iter().map(|peer| peer.id).collect();
+        let peers: SortedMap<NodeId, Peer> = listed.into_iter().map(|peer| (peer.id, peer)).collect();
+        if peers.len() == ids.len() {
+            return Ok(peers);
         }
-        Ok(peers)
+        let mut seen: SortedMap<NodeId, bool> = ids.iter().map(|id| (*id, false)).collect();
+        let is_second = |id: &&NodeId| seen.get_mut(*id).is_some_and(|seen| std::mem::replace(seen, true));
+        let id = ids.iter().find(is_second).copied().unwrap_or(NodeId(0));
+        Err(serde::de::Error::custom(format_args!("two nodes have the number {id}")))
     }
 }
 

@@ -2,11 +2,11 @@
 //! answers for no domain that would give the coordinator names of the whole Internet, unless its user consents (fault E17).
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
+use taut_base::{SortedMap, SortedSet};
 
 use crate::name::{DEFAULT_BASE_DOMAIN, MAX_BASE_DOMAIN, MAX_NAME, is_base_domain};
 use crate::suffixes::is_public_suffix;
@@ -163,7 +163,7 @@ impl UsableNames {
     pub fn outside(&self) -> Vec<String> {
         let records = self.records.iter().map(|record| record.name.strip_prefix("*.").unwrap_or(&record.name));
         let all = records.chain(self.domains.iter().map(|split| split.domain.as_str()));
-        let outside: BTreeSet<&str> =
+        let outside: SortedSet<&str> =
             all.filter(|domain| *domain != self.zone && !is_below(domain, &self.zone)).collect();
         let is_inside = |domain: &&str| outside.iter().any(|other| is_below(domain, other));
         outside.iter().filter(|domain| !is_inside(domain)).map(|domain| String::from(*domain)).collect()
@@ -186,17 +186,17 @@ impl Naming {
             .as_deref()
             .filter(|base| is_base_domain(base) || check(base, base) && base.len() <= MAX_BASE_DOMAIN);
         let zone = format!("{network}.{}", base.unwrap_or(DEFAULT_BASE_DOMAIN));
-        let mut records = BTreeMap::new();
+        let mut records = SortedMap::new();
         for record in self.records.iter().take(MAX_RECORDS) {
             let whole = whole_name(&record.name, &zone);
             let plain = whole.strip_prefix("*.").unwrap_or(&whole);
             // The zone's own name is the server's, and names in it are the network's already.
             let is_own = is_domain(plain) && (is_below(plain, &zone) || plain == zone && plain != whole);
             if is_own || check(&whole, plain) {
-                records.entry(whole).or_insert_with(|| usable(&record.addresses, MAX_RECORD_ADDRESSES));
+                records.entry(whole.into_owned()).or_insert_with(|| usable(&record.addresses, MAX_RECORD_ADDRESSES));
             }
         }
-        let mut domains = BTreeMap::new();
+        let mut domains = SortedMap::new();
         for split in self.domains.iter().take(MAX_DOMAINS) {
             if check(&split.domain, &split.domain) {
                 domains.entry(split.domain.clone()).or_insert_with(|| usable(&split.servers, MAX_SERVERS));
@@ -210,8 +210,7 @@ impl Naming {
         };
         records.retain(|name, addresses| without(name, addresses));
         domains.retain(|domain, servers| without(domain, servers));
-        let records =
-            records.into_iter().map(|(name, addresses)| NameRecord { name: name.into_owned(), addresses }).collect();
+        let records = records.into_iter().map(|(name, addresses)| NameRecord { name, addresses }).collect();
         let domains = domains.into_iter().map(|(domain, servers)| SplitDomain { domain, servers }).collect();
         (UsableNames { zone, records, domains }, refused)
     }

@@ -8,13 +8,12 @@
 //! address of the coordinator*; [`resolve_relay_endpoints`] replaces it. [`resolve_relay_urls`] does the same for a URL with the host `0.0.0.0`: scheme, host
 //! and port become those of the coordinator's URL.
 
-use std::collections::BTreeSet;
 use std::error::Error;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
-use taut_base::{Prefix, PublicKey, RelayId};
+use taut_base::{Prefix, PublicKey, RelayId, SortedSet};
 use taut_path::acceptable;
 
 use crate::name::check_name;
@@ -86,7 +85,7 @@ pub(crate) fn check(relays: &[Relay], overlay: &[Prefix]) -> Result<(), RelayFau
     if relays.len() > MAX_RELAYS {
         return Err(RelayFault::TooMany { relays: relays.len() });
     }
-    let (mut ids, mut keys) = (BTreeSet::new(), BTreeSet::new());
+    let (mut ids, mut keys) = (SortedSet::new(), SortedSet::new());
     for relay in relays {
         relay.check(overlay)?;
         if !ids.insert(relay.id) {

@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use taut_base::{NodeId, Prefix, PublicKey};
+use taut_base::{NodeId, Prefix, PublicKey, SortedMap};
 use taut_netmap::{LocalMember, NetworkInfo, NetworkMap};
 
 /// Longest IPv4 prefix of a network, /30: it has two addresses for nodes.
@@ -74,16 +74,9 @@ pub(super) fn is_usable(prefix: Prefix) -> bool {
     let addresses = vec![IpAddr::V4(ipv4(prefix, 1)), IpAddr::V6(ipv6(info.ipv6, 1))];
     let me =
         LocalMember { id: NodeId(1), name: String::from("x"), key: PublicKey([1; 32]), addresses, routes: Vec::new() };
-    NetworkMap {
-        version: 1,
-        network: info,
-        me,
-        peers: std::collections::BTreeMap::new(),
-        relays: Vec::new(),
-        filter: None,
-    }
-    .check()
-    .is_ok()
+    NetworkMap { version: 1, network: info, me, peers: SortedMap::new(), relays: Vec::new(), filter: None }
+        .check()
+        .is_ok()
 }
 
 #[cfg(test)]

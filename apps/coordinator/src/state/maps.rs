@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use taut_base::{NodeId, PublicKey};
+use taut_base::{NodeId, PublicKey, SortedMap};
 use taut_netmap::{LocalMember, MAX_PEER_RELAYS, NetworkInfo, NetworkMap, Peer, Relay, check_name, is_exit_route};
 
 use super::{StateError, addresses};
@@ -24,7 +24,7 @@ pub(super) fn whole(
         return Err(StateError::Unsound(me));
     }
     let is_peer = |row: &&NodeRow| row.id != me && !isolated.contains(&row.id) && is_sound(network, row);
-    let peers: BTreeMap<NodeId, Peer> = members.iter().filter(is_peer).map(|row| (row.id, peer(row))).collect();
+    let peers: SortedMap<NodeId, Peer> = members.iter().filter(is_peer).map(|row| (row.id, peer(row))).collect();
     let map =
         NetworkMap { version: network.version, network: info(network), me: me_of(own), peers, relays, filter: None };
     map.check().map_err(StateError::BadMap)?;
@@ -74,7 +74,7 @@ pub(super) fn is_valid(network: &NetworkRow) -> bool {
     let addresses = vec![IpAddr::V4(addresses::ipv4(network.ipv4, 1)), IpAddr::V6(addresses::ipv6(network.ipv6, 1))];
     let me =
         LocalMember { id: NodeId(1), name: String::from("x"), key: PublicKey([1; 32]), addresses, routes: Vec::new() };
-    let (peers, relays) = (BTreeMap::new(), Vec::new());
+    let (peers, relays) = (SortedMap::new(), Vec::new());
     NetworkMap { version: network.version, network: info(network), me, peers, relays, filter: None }.check().is_ok()
 }
 

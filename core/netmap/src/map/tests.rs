@@ -105,6 +105,15 @@ fn fault_e17_hostile_maps_are_refused() {
         }),
         Err(MapError::SameKey(NodeId(2)))
     );
+    assert!(matches!(
+        with(|map| second(map).addresses = vec![[100, 64, 0, 2].into(); 2]),
+        Err(MapError::SameAddress(NodeId(2), _))
+    ));
+    assert_eq!(with(|map| second(map).key = PublicKey([3; 32])), Err(MapError::SameKey(NodeId(3))), "the later one");
+    assert!(matches!(
+        with(|map| second(map).addresses.push([100, 64, 0, 3].into())),
+        Err(MapError::SameAddress(NodeId(3), _))
+    ));
     assert_eq!(with(|map| second(map).addresses.clear()), Err(MapError::NoAddress(NodeId(2))));
     assert_eq!(with(|map| second(map).name = String::from("../etc")), Err(MapError::BadName(NodeId(2))));
     // `taut hosts` prints both names on one line.

@@ -9,10 +9,9 @@
 //! the default prefix, 100.64.0.0/10, is also the range that carriers give to their customers (RFC 6598), and there a conflict needs that very address. Name servers
 //! do not count, because many people run theirs on a member of the overlay. Later nothing is refused, because a running network stays up (law 5).
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use taut_base::Prefix;
+use taut_base::{Prefix, SortedSet};
 use taut_netmap::NetworkMap;
 
 use super::surroundings::{Kind, Own, Surroundings, is_shared};
@@ -91,7 +90,7 @@ fn conflicts<'a>(map: &'a NetworkMap, surroundings: &'a Surroundings) -> Vec<Con
     let own = surroundings.own.iter().map(|own| (own.ip, AddressUse::Own(&own.interface)));
     let theirs = map.peers.values().flat_map(|peer| &peer.addresses);
     // The first of several uses of an address counts.
-    let mut overlay: BTreeSet<IpAddr> = map.me.addresses.iter().chain(theirs).copied().collect();
+    let mut overlay: SortedSet<IpAddr> = map.me.addresses.iter().chain(theirs).copied().collect();
     let used = own.chain(routers).chain(members).filter(|(address, _)| overlay.remove(address));
     used.map(|(address, here)| Conflict { address, here }).collect()
 }
@@ -113,9 +112,7 @@ impl Conflict<'_> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use taut_base::{NodeId, PublicKey};
+    use taut_base::{NodeId, PublicKey, SortedMap};
     use taut_netmap::{LocalMember, NetworkInfo, Peer};
 
     use super::super::surroundings::TunnelRoute;
@@ -148,7 +145,7 @@ mod tests {
                 addresses: vec!["100.64.0.1".parse().unwrap(), "fd00::1".parse().unwrap()],
                 routes: Vec::new(),
             },
-            peers: BTreeMap::from([(peer.id, peer)]),
+            peers: SortedMap::from([(peer.id, peer)]),
             relays: Vec::new(),
             filter: None,
         }

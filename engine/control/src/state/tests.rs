@@ -1,7 +1,6 @@
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use taut_base::{NodeId, PublicKey};
+use taut_base::{NodeId, PublicKey, SortedMap};
 use taut_netmap::{JoinToken, LocalMember, NetworkInfo};
 
 use super::*;
@@ -69,7 +68,7 @@ fn map() -> NetworkMap {
             addresses: vec!["100.64.0.1".parse().unwrap()],
             routes: Vec::new(),
         },
-        peers: BTreeMap::new(),
+        peers: SortedMap::new(),
         relays: Vec::new(),
         filter: None,
     }
