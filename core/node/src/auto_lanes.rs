@@ -11,10 +11,10 @@
 mod placing;
 mod watched;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use taut_base::{LaneId, PeerId, Placement, Time};
+use taut_base::{LaneId, PeerId, Placement, SortedMap, Time};
 
 use crate::contract::LaneLoad;
 use placing::{best_placement, larger_placement};
@@ -86,7 +86,7 @@ pub(crate) struct AutoLanes {
     asked: Option<Placement>,
     /// Since when no peer has needed the lanes that run.
     spare: Option<Time>,
-    peers: BTreeMap<PeerId, Watched>,
+    peers: SortedMap<PeerId, Watched>,
     outputs: VecDeque<AutoOutput>,
 }
 
@@ -98,7 +98,7 @@ impl AutoLanes {
             running: Placement::FIRST,
             asked: None,
             spare: None,
-            peers: BTreeMap::new(),
+            peers: SortedMap::new(),
             outputs: VecDeque::new(),
         }
     }
@@ -123,7 +123,7 @@ impl AutoLanes {
         if self.most < 2 {
             return;
         }
-        let mut by_peer: BTreeMap<PeerId, Vec<(u16, u32)>> = BTreeMap::new();
+        let mut by_peer: SortedMap<PeerId, Vec<(u16, u32)>> = SortedMap::new();
         for flow in &load.flows {
             by_peer.entry(flow.peer).or_default().push((flow.flow, flow.datagrams));
         }

@@ -7,10 +7,9 @@
 //!
 //! While an exit node was chosen and none can be used, nothing goes to the internet ([`ExitRoute::Closed`]).
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use taut_base::{NodeId, PeerId, Time};
+use taut_base::{NodeId, PeerId, SortedMap, Time};
 use taut_netmap::NetworkMap;
 
 use crate::routes::ExitRoute;
@@ -49,7 +48,7 @@ pub(crate) struct Exits {
     peers: Vec<PeerId>,
     carrier: Option<PeerId>,
     /// The candidates, if there are several.
-    health: BTreeMap<PeerId, Health>,
+    health: SortedMap<PeerId, Health>,
     choice: Option<Choice>,
     /// Time of the next handshake with candidates that have no session.
     ask_at: Option<Time>,

@@ -23,12 +23,15 @@ mod story;
 pub use lanes::LanesLimit;
 pub use native::NativePeer;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use taut_base::{Entropy, LaneId, PeerId, Prefix, PresharedKey, PrivateKey, PublicKey, ReceiverIndex, SessionId, Time};
+use taut_base::{
+    Entropy, LaneId, PeerId, Prefix, PresharedKey, PrivateKey, PublicKey, ReceiverIndex, SessionId, SortedMap,
+    SortedSet, Time,
+};
 use taut_dns::Names;
 use taut_filter::{Filter, ServicePorts};
 use taut_netmap::NetworkMap;
@@ -95,11 +98,12 @@ pub struct Node<E> {
     network: Arc<[Prefix]>,
     /// The node's own inner addresses, the only ones that packets of peers are delivered to. `None` without a map: then AllowedIPs decide.
     own: Option<Vec<IpAddr>>,
-    /// Boxed: a B-tree node has eleven places, about half of them empty, and an empty place costs a pointer instead of two kilobytes.
-    peers: BTreeMap<PeerId, Box<Peer>>,
+    /// Boxed: a peer has two kilobytes, and all later ones move when one is removed.
+    peers: SortedMap<PeerId, Box<Peer>>,
+    /// A B-tree: the keys of a large map come in any order, and one at a time.
     by_key: BTreeMap<PublicKey, PeerId>,
     /// The peer of each prefix of inner addresses.
-    allowed: BTreeMap<Prefix, PeerId>,
+    allowed: SortedMap<Prefix, PeerId>,
     indices: ReceiverIndices,
     next_peer: u32,
     next_session: u64,
@@ -119,7 +123,7 @@ pub struct Node<E> {
     /// Peers whose sessions have extra lanes that other local lanes than the first serve.
     spread_peers: SpreadPeers,
     /// Peers whose extra lanes take a relay: the relay's address, and the number of local lanes that have to be bound there.
-    relay_lanes: BTreeMap<PeerId, (SocketAddr, u8)>,
+    relay_lanes: SortedMap<PeerId, (SocketAddr, u8)>,
     /// The endpoints of this node that peers are told of.
     local_endpoints: LocalEndpoints,
     /// The budget that all probes share.
@@ -158,9 +162,9 @@ impl<E: Entropy> Node<E> {
             is_exit: false,
             network: Arc::default(),
             own: None,
-            peers: BTreeMap::new(),
+            peers: SortedMap::new(),
             by_key: BTreeMap::new(),
-            allowed: BTreeMap::new(),
+            allowed: SortedMap::new(),
             indices: ReceiverIndices::default(),
             next_peer: 0,
             next_session: 0,
@@ -173,7 +177,7 @@ impl<E: Entropy> Node<E> {
             peer_lanes: 1,
             auto: None,
             spread_peers: SpreadPeers::default(),
-            relay_lanes: BTreeMap::new(),
+            relay_lanes: SortedMap::new(),
             local_endpoints,
             budget: Budget::new(),
             families: Families::default(),
@@ -295,7 +299,7 @@ impl<E: Entropy> Node<E> {
         self.overlay = [map.network.ipv4, map.network.ipv6].into_iter().chain(self.avoided.iter().copied()).collect();
         self.network = [map.network.ipv4, map.network.ipv6].into();
         self.own = Some(map.me.addresses.clone());
-        let listed: BTreeSet<PublicKey> = map.peers.values().map(|peer| peer.key).collect();
+        let listed: SortedSet<PublicKey> = map.peers.values().map(|peer| peer.key).collect();
         let rotates = |peer: &&Peer| {
             let new = map.peers.get(&peer.node).filter(|new| !peer.native && !new.native && new.key != peer.key);
             new.is_some_and(|new| !self.by_key.contains_key(&new.key))
@@ -307,7 +311,8 @@ impl<E: Entropy> Node<E> {
         }
         let gone: Vec<PeerId> =
             self.peers.values().filter(|peer| !listed.contains(&peer.key)).map(|peer| peer.id).collect();
-        for id in gone {
+        // From the end, so that no others move.
+        for id in gone.into_iter().rev() {
             self.remove_peer(id);
         }
         self.filtering.set(map.filter.as_ref(), &mut self.entropy, self.now);
@@ -321,7 +326,7 @@ impl<E: Entropy> Node<E> {
         let hosts =
             |peer: &Peer| peer.addresses.iter().map(|address| (Prefix::host(*address), peer.id)).collect::<Vec<_>>();
         self.allowed = self.peers.values().flat_map(|peer| hosts(peer)).collect();
-        let by_node: BTreeMap<_, _> =
+        let by_node: SortedMap<_, _> =
             self.peers.values().filter(|peer| !peer.native).map(|peer| (peer.node, peer.id)).collect();
         self.subnets.set_map(map, |node| by_node.get(&node).copied(), self.now);
         self.exits.set_map(map, |node| by_node.get(&node).copied(), self.now);

@@ -23,11 +23,11 @@ mod lanes;
 mod served;
 mod web;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use taut_base::{Entropy, LaneId, PublicKey, RelayId, Time};
+use taut_base::{Entropy, LaneId, PublicKey, RelayId, SortedMap, SortedSet, Time};
 use taut_path::{Families, Way};
 use taut_relay::{Client, ClientDatagram, Credentials, RelayEvent};
 
@@ -51,17 +51,17 @@ const IDLE: Duration = Duration::from_secs(300);
 pub(crate) struct Relays {
     credentials: Option<Credentials>,
     /// Boxed: a B-tree node has eleven places, and most networks have few relays.
-    served: BTreeMap<RelayId, Box<KnownRelay>>,
+    served: SortedMap<RelayId, Box<KnownRelay>>,
     /// The home relays, best first.
     homes: Vec<RelayId>,
-    wanted: BTreeMap<PublicKey, WantedPeer>,
+    wanted: SortedMap<PublicKey, WantedPeer>,
     families: Families,
     /// Frames for relays, each with its destination and the lane that sends it.
     out: VecDeque<RelayFrame>,
     /// Events of clients that were not handled yet.
     events: VecDeque<(RelayId, RelayEvent)>,
     /// Peers whose ways may have changed.
-    changed: BTreeSet<PublicKey>,
+    changed: SortedSet<PublicKey>,
     /// The relays of the last [`RelaysOutput::Bound`].
     told: Vec<RelayId>,
     /// Whether the addresses of the relays changed since the last [`RelaysOutput::Places`].
@@ -78,9 +78,9 @@ pub(crate) struct Relays {
     stamped: Option<Duration>,
     story: VecDeque<NodeEvent>,
     /// Number of lanes that have to be bound at the relay at each address, where it is more than one.
-    lanes: BTreeMap<SocketAddr, u8>,
+    lanes: SortedMap<SocketAddr, u8>,
     /// Addresses of relays at which lanes were bound or lost.
-    lanes_changed: BTreeSet<SocketAddr>,
+    lanes_changed: SortedSet<SocketAddr>,
 }
 
 /// A frame for a relay: the lane that sends it, its destination, its bytes.
@@ -123,7 +123,7 @@ struct WantedPeer {
 impl Relays {
     /// Takes the map's relays. Relays that did not change keep their bindings.
     pub(crate) fn set_map(&mut self, relays: &[taut_netmap::Relay], now: Time) {
-        let listed: BTreeSet<RelayId> = relays.iter().map(|relay| relay.id).collect();
+        let listed: SortedSet<RelayId> = relays.iter().map(|relay| relay.id).collect();
         let gone = self.served.iter().filter(|(id, _)| !listed.contains(id)).map(|(id, _)| *id).collect::<Vec<_>>();
         for id in gone {
             self.forget(id);
@@ -359,7 +359,8 @@ impl Relays {
     /// Does the work that is due.
     pub(crate) fn handle_timeout(&mut self, entropy: &mut impl Entropy, now: Time) {
         let over = |since: Time| now >= since + IDLE;
-        let idle = self.wanted.iter().filter(|(_, wanted)| over(wanted.since)).map(|(peer, _)| *peer);
+        // From the end, so that no others move.
+        let idle = self.wanted.iter().rev().filter(|(_, wanted)| over(wanted.since)).map(|(peer, _)| *peer);
         for peer in idle.collect::<Vec<_>>() {
             self.release(&peer);
         }
@@ -522,10 +523,10 @@ impl Relays {
                 return Some(RelaysOutput::Transmit(lane, destination, frame));
             }
         }
-        if let Some(peer) = self.changed.pop_first() {
+        if let Some(peer) = self.changed.pop_last() {
             return Some(RelaysOutput::WaysChanged(peer));
         }
-        if let Some(relay) = self.lanes_changed.pop_first() {
+        if let Some(relay) = self.lanes_changed.pop_last() {
             return Some(RelaysOutput::LanesChanged(relay));
         }
         if let Some(relays) = self.newly_bound() {

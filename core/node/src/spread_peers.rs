@@ -8,10 +8,9 @@
 //! Lanes hold the packets of a peer whose lanes close, and a change of the queues would make them release what they hold (`Steering` in engine/agent): these packets
 //! could overtake others. So a peer whose lanes close counts as before until that wait is over. Each peer has its own time, so no peer delays the change for others.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use taut_base::{PeerId, Time};
+use taut_base::{PeerId, SortedMap, Time};
 
 /// Time after which no packet is held because lanes closed, 100 ms: the wait of 50 ms (protocol.md 5.4), and as long again for threads that are told late.
 const AFTER_CLOSE: Duration = Duration::from_millis(100);
@@ -19,7 +18,7 @@ const AFTER_CLOSE: Duration = Duration::from_millis(100);
 /// The peers that are spread over local lanes, and those that are about to be or were a moment ago.
 #[derive(Default)]
 pub(crate) struct SpreadPeers {
-    peers: BTreeMap<PeerId, SpreadPeer>,
+    peers: SortedMap<PeerId, SpreadPeer>,
 }
 
 #[derive(Clone, Copy, Default)]

@@ -6,10 +6,9 @@
 
 mod health;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use taut_base::{NodeId, PeerId, Prefix, Time};
+use taut_base::{NodeId, PeerId, Prefix, SortedMap, SortedSet, Time};
 use taut_netmap::NetworkMap;
 
 pub(crate) use health::{Health, Sign};
@@ -38,13 +37,13 @@ pub(crate) struct Moved {
 #[derive(Debug, Default)]
 pub(crate) struct Subnets {
     /// Prefixes that the user accepts from peers.
-    accepted: BTreeSet<Prefix>,
+    accepted: SortedSet<Prefix>,
     /// Prefixes behind this node that it forwards to.
     forwarded: Vec<Prefix>,
     /// The accepted prefixes that a peer has.
-    routers: BTreeMap<Prefix, Routers>,
+    routers: SortedMap<Prefix, Routers>,
     /// Peers that are routers together with others.
-    health: BTreeMap<PeerId, Health>,
+    health: SortedMap<PeerId, Health>,
     /// Time of the next handshake with a router that failed.
     ask_at: Option<Time>,
     /// Routers to ask for an answer now.
@@ -66,16 +65,20 @@ impl Subnets {
 
     /// Takes the routes of a map. `peer_of` finds the peer of a node. A prefix keeps its carrier while that is still one of its routers.
     pub(crate) fn set_map(&mut self, map: &NetworkMap, peer_of: impl Fn(NodeId) -> Option<PeerId>, now: Time) {
-        let former: BTreeMap<Prefix, PeerId> = self.carriers().collect();
-        self.routers.clear();
+        let former: SortedMap<Prefix, PeerId> = self.carriers().collect();
+        let mut routes: Vec<(Prefix, PeerId)> = Vec::new();
         // Peers are in the order of their numbers.
         for listed in map.peers.values().filter(|peer| !peer.routes.is_empty()) {
             let Some(peer) = peer_of(listed.id) else { continue };
-            for prefix in listed.usable_routes(&map.network).filter(|prefix| self.accepted.contains(prefix)) {
-                let routers = self.routers.entry(prefix).or_default();
-                if !routers.peers.contains(&peer) {
-                    routers.peers.push(peer);
-                }
+            let usable = listed.usable_routes(&map.network).filter(|prefix| self.accepted.contains(prefix));
+            routes.extend(usable.map(|prefix| (prefix, peer)));
+        }
+        // All prefixes at once, because they come in any order.
+        self.routers = routes.iter().map(|(prefix, _)| (*prefix, Routers::default())).collect();
+        for (prefix, peer) in routes {
+            let routers = self.routers.entry(prefix).or_default();
+            if !routers.peers.contains(&peer) {
+                routers.peers.push(peer);
             }
         }
         for (prefix, routers) in &mut self.routers {
@@ -180,7 +183,7 @@ impl Subnets {
 
 /// Returns the index of the router to use: the first that has answered for long enough, else the present one while it answers, else the first that answers, else the present one. In
 /// the place of one that failed, only a router is used that has answered since the trouble began.
-fn next_carrier(routers: &Routers, health: &BTreeMap<PeerId, Health>, now: Time) -> usize {
+fn next_carrier(routers: &Routers, health: &SortedMap<PeerId, Health>, now: Time) -> usize {
     let of = |place: usize| routers.peers.get(place).and_then(|peer| health.get(peer));
     let failed = of(routers.carrier).filter(|carrier| !carrier.answers).and_then(Health::trouble);
     let is_usable = |place: &usize| {
@@ -204,8 +207,8 @@ mod tests {
     fn two() -> Subnets {
         let routers = Routers { peers: vec![PeerId(1), PeerId(2)], carrier: 0 };
         Subnets {
-            routers: BTreeMap::from([("10.0.0.0/8".parse().unwrap(), routers)]),
-            health: BTreeMap::from([(PeerId(1), Health::new(at(0))), (PeerId(2), Health::new(at(0)))]),
+            routers: SortedMap::from([("10.0.0.0/8".parse().unwrap(), routers)]),
+            health: SortedMap::from([(PeerId(1), Health::new(at(0))), (PeerId(2), Health::new(at(0)))]),
             ..Subnets::default()
         }
     }

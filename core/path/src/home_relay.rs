@@ -12,10 +12,9 @@
 //! A relay that says that it can hardly take more nodes (*busy*) is chosen only if there is no other. A node that it is home to stays.
 
 use core::time::Duration;
-use std::collections::BTreeMap;
 use std::vec::Vec;
 
-use taut_base::{RelayId, Time};
+use taut_base::{RelayId, SortedMap, Time};
 
 use crate::event::{EventQueue, HomeChangeReason, HomeRelayEvent};
 
@@ -32,7 +31,7 @@ const LOST_PENALTY: Duration = Duration::from_secs(60);
 /// The relays of the map, and the home relays among them.
 #[derive(Clone, Debug, Default)]
 pub struct HomeRelay {
-    known: BTreeMap<RelayId, RelayState>,
+    known: SortedMap<RelayId, RelayState>,
     /// The map's order, which decides before anything was measured.
     order: Vec<RelayId>,
     homes: Vec<RelayId>,

@@ -8,10 +8,9 @@
 //! The rules of extra lanes are those of a direct path: a lane carries data after a probe on it was answered ([`crate::extra_lanes`]). Where a direct path has a port
 //! for each lane of the peer, a relayed one has the low bits of the peer's number ([`Way::to_lane`]).
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use taut_base::{Entropy, LaneId, PeerId};
+use taut_base::{Entropy, LaneId, PeerId, SortedMap};
 use taut_path::Way;
 
 use super::Node;
@@ -54,7 +53,7 @@ impl<E: Entropy> Node<E> {
         if former == wanted {
             return;
         }
-        let mut lanes = BTreeMap::new();
+        let mut lanes = SortedMap::new();
         for (relay, own) in self.relay_lanes.values() {
             let most = lanes.entry(*relay).or_insert(1);
             *most = (*own).max(*most);

@@ -1,11 +1,10 @@
 //! The lanes of this node at its relays. A lane beyond the first is bound at a relay while a peer needs it there, and only where the relay answers by UDP: a bridge is
 //! one connection.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use taut_base::{Entropy, LaneId, RelayId, Time};
+use taut_base::{Entropy, LaneId, RelayId, SortedMap, Time};
 use taut_relay::Client;
 
 use super::Relays;
@@ -16,7 +15,7 @@ const UNBIND_AFTER: Duration = Duration::from_secs(2);
 
 impl Relays {
     /// Sets the number of lanes that have to be bound at the relay at each address; 1 at an address that is not named.
-    pub(crate) fn set_lanes(&mut self, lanes: BTreeMap<SocketAddr, u8>, entropy: &mut impl Entropy, now: Time) {
+    pub(crate) fn set_lanes(&mut self, lanes: SortedMap<SocketAddr, u8>, entropy: &mut impl Entropy, now: Time) {
         self.lanes = lanes;
         for id in self.served.keys().copied().collect::<Vec<_>>() {
             self.lanes_turn(id, entropy, now);

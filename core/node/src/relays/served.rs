@@ -1,10 +1,10 @@
 //! One relay of the map, and this node's client there if the relay is in use.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use taut_base::{Entropy, LaneId, PublicKey, RelayId, Time};
+use taut_base::{Entropy, LaneId, PublicKey, RelayId, SortedSet, Time};
 use taut_netmap::Relay;
 use taut_path::{Families, Way};
 use taut_relay::{BindingState, Client, ClientOutput, Credentials, LostCause, RelayEvent};
@@ -34,7 +34,7 @@ pub(super) struct KnownRelay {
     /// Time at which the relay was last needed.
     pub(super) needed: Time,
     /// Members of the network that have, or had, a channel number there.
-    pub(super) known: BTreeSet<PublicKey>,
+    pub(super) known: SortedSet<PublicKey>,
     /// Time at which the other relays were last asked because this one saw the node at another endpoint.
     moved: Option<Time>,
     /// The state in the last event about this relay: bound at an address, or lost.
@@ -52,7 +52,7 @@ impl KnownRelay {
             turn: 0,
             web: WebFallback::default(),
             needed: now,
-            known: BTreeSet::new(),
+            known: SortedSet::new(),
             moved: None,
             told: None,
         }
@@ -86,7 +86,7 @@ impl KnownRelay {
     }
 
     /// Notes that the relay was lost. Returns the peers that were reached through it.
-    pub(super) fn lost(&mut self, why: LostCause, entropy: &mut impl Entropy, now: Time) -> BTreeSet<PublicKey> {
+    pub(super) fn lost(&mut self, why: LostCause, entropy: &mut impl Entropy, now: Time) -> SortedSet<PublicKey> {
         self.place = None;
         if why != LostCause::Silent {
             // The relay answered, so a WebSocket bridge to it would not help.

@@ -56,7 +56,7 @@ struct World {
     server: Server,
     others: Vec<(u16, Client)>,
     /// Peers whose ways changed.
-    changed: BTreeSet<PublicKey>,
+    changed: SortedSet<PublicKey>,
     now: Time,
     entropy: Seeded,
 }
@@ -81,7 +81,7 @@ impl World {
         );
         relays.set_credentials(credentials(US), now);
         let mut world =
-            Self { relays, server, others: Vec::new(), changed: BTreeSet::new(), now, entropy: Seeded::new(7) };
+            Self { relays, server, others: Vec::new(), changed: SortedSet::new(), now, entropy: Seeded::new(7) };
         world.run(Duration::from_millis(500));
         world
     }
@@ -159,7 +159,7 @@ fn fault_f18_a_relay_that_announces_invented_keys_is_not_believed_and_real_peers
         world.opens_us(number);
     }
     world.opens_us(PEER);
-    assert_eq!(world.served().known, BTreeSet::from([node(PEER)]));
+    assert_eq!(world.served().known, SortedSet::from([node(PEER)]));
     assert!(world.changed.iter().all(|key| *key == node(PEER)), "the ways of no other peer change");
     let client = world.served().client.as_ref().unwrap();
     assert!((INVENTED..INVENTED + 200).all(|number| client.id_of(&node(number)).is_none()));

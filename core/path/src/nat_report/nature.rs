@@ -1,8 +1,9 @@
 //! The kind of NAT that follows from the endpoints that relays see.
 
 use core::net::SocketAddr;
-use std::collections::BTreeSet;
 use std::vec::Vec;
+
+use taut_base::SortedSet;
 
 use super::{NatReport, Observation};
 use crate::nat::{Nat, PortPrediction};
@@ -82,7 +83,7 @@ impl NatReport {
     /// Returns the ports that relays saw, ascending: requests of one moment reach the NAT in any order. Two random ports are this close once in two
     /// thousand times; a port search then begins in the wrong place.
     fn ports(&self) -> Vec<u16> {
-        let ports: BTreeSet<u16> = self.judged().iter().map(|seen| seen.mapped.port()).collect();
+        let ports: SortedSet<u16> = self.judged().iter().map(|seen| seen.mapped.port()).collect();
         ports.into_iter().collect()
     }
 
