@@ -1,11 +1,11 @@
 //! `taut networks`: lists the networks of this host, each of which has a daemon of its own.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::Path;
 
 use serde::Serialize;
 use taut_agent::api::{NodeState, SCHEMA, Status};
+use taut_base::SortedSet;
 
 use crate::chosen::{is_name, socket};
 use crate::client::Client;
@@ -64,7 +64,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
 }
 
 /// Returns the names of the further networks of this host, by their sockets and state directories.
-pub(crate) fn names() -> BTreeSet<String> {
+pub(crate) fn names() -> SortedSet<String> {
     let of = |directory: &str, file: &str| {
         let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
         let found = entries.filter(|entry| entry.path().join(file).exists());

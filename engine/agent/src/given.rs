@@ -1,6 +1,6 @@
 //! Which values the settings of a daemon have by which origin (`settings`).
 
-use std::collections::BTreeMap;
+use taut_base::SortedMap;
 
 /// Where the value of a setting comes from; the greatest one holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +32,7 @@ impl Origin {
 
 /// The values of settings as text, by name and origin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Given(BTreeMap<&'static str, BTreeMap<Origin, String>>);
+pub struct Given(SortedMap<&'static str, SortedMap<Origin, String>>);
 
 impl Given {
     /// Adds a value.

@@ -23,10 +23,10 @@ mod render;
 mod ring;
 mod stderr;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::time::Duration;
 
-use taut_base::Time;
+use taut_base::{SortedMap, Time};
 use taut_node::Clocks;
 
 pub use level::{Area, BadLevels, Level, Levels};
@@ -88,7 +88,7 @@ pub(crate) struct Log {
     /// Lines for the disk.
     waiting: VecDeque<WaitingLine>,
     /// The peers that joined this run's network map less than [`SETTLED`] ago, by their number, with the time.
-    new_peers: BTreeMap<u64, Time>,
+    new_peers: SortedMap<u64, Time>,
     /// The wall clock's time at `Time` 0, by the last reading of both clocks.
     wall_at_zero: Option<Duration>,
 }
@@ -102,7 +102,7 @@ impl Log {
             limiter: Limiter::default(),
             refusals: Refusals::default(),
             waiting: VecDeque::new(),
-            new_peers: BTreeMap::new(),
+            new_peers: SortedMap::new(),
             wall_at_zero: None,
         }
     }
@@ -241,7 +241,7 @@ impl Log {
     }
 
     /// Records the refused packets of the drop counters.
-    pub(crate) fn note_refusals(&mut self, counts: &BTreeMap<&'static str, u64>, clocks: Clocks) {
+    pub(crate) fn note_refusals(&mut self, counts: &SortedMap<&'static str, u64>, clocks: Clocks) {
         for refused in self.refusals.read(counts, clocks.now) {
             let kind = if refused.is_flood { &kind::INPUT_FLOOD } else { &kind::INPUT_REFUSED };
             let values = [Value::Word(refused.reason), Value::Number(refused.count), Value::s(refused.within)];

@@ -1,11 +1,10 @@
 //! Subnet routes of this node: what it advertises, what of it is approved, and what it accepts from peers (docs/internals/routes.md). Pure.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-use taut_base::Prefix;
+use taut_base::{Prefix, SortedSet};
 use taut_netmap::{NetworkMap, exit_routes, has_exit, usable_routes};
 
 use crate::api::Failure;
@@ -120,14 +119,14 @@ impl RouteOptions {
 
     /// Returns the advertised routes that are approved. What the coordinator approves without having been asked is ignored: the user decides what this host forwards.
     pub(crate) fn in_force(&self, map: &NetworkMap) -> Vec<AdvertisedRoute> {
-        let approved: BTreeSet<Prefix> = usable_routes(&map.me.routes, &map.network).collect();
+        let approved: SortedSet<Prefix> = usable_routes(&map.me.routes, &map.network).collect();
         self.advertise.iter().copied().filter(|route| approved.contains(&route.published)).collect()
     }
 
     /// Returns the peers' routes that this host uses. `local` are the networks of its own interfaces, `vital` the addresses that the overlay itself needs.
     pub(crate) fn accepted(&self, map: &NetworkMap, local: &[Prefix], vital: &[Vital]) -> AcceptedRoutes {
         let mut routes = AcceptedRoutes::default();
-        let all: BTreeSet<Prefix> = map.peers.values().flat_map(|peer| peer.usable_routes(&map.network)).collect();
+        let all: SortedSet<Prefix> = map.peers.values().flat_map(|peer| peer.usable_routes(&map.network)).collect();
         for route in all.into_iter().filter(|_| self.accept) {
             // Another router of a subnet that this node is a router of: it is reached from here.
             let is_own = self.advertise.iter().any(|own| own.published == route || own.real == route);

@@ -5,7 +5,6 @@
 //! coordinator sends a new ticket. `settings` is about the host, not the membership. `leaving` exists while the node gives up its membership: once it is there, all files of the membership are removed, by the next start
 //! if necessary. The files may hold secrets or host names, so the directory has mode 0700 and the files 0600.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -15,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use taut_base::{PublicKey, decode_base64url};
+use taut_base::{PublicKey, SortedMap, decode_base64url};
 use taut_netmap::{MAX_TICKET, NetworkMap, Prefixes, Relay};
 use taut_noise::public_key;
 use zeroize::Zeroizing;
@@ -66,7 +65,7 @@ pub(crate) struct LoadedState {
     /// The first stamp of this run's initiations.
     pub(crate) ceiling: Option<Duration>,
     /// The addresses of coordinators, by URL, at the last connections.
-    pub(crate) known: BTreeMap<String, Vec<IpAddr>>,
+    pub(crate) known: SortedMap<String, Vec<IpAddr>>,
     /// Notes for the user, such as damaged copies.
     pub(crate) notes: Vec<String>,
 }
@@ -166,7 +165,7 @@ pub(crate) enum SmallFile {
 }
 
 /// Returns the addresses of coordinators as text: a line for each URL, with its addresses behind it.
-pub(crate) fn write_addresses(known: &BTreeMap<String, Vec<IpAddr>>) -> String {
+pub(crate) fn write_addresses(known: &SortedMap<String, Vec<IpAddr>>) -> String {
     let line = |(url, addresses): (&String, &Vec<IpAddr>)| {
         let addresses: Vec<String> = addresses.iter().map(IpAddr::to_string).collect();
         format!("{url} {}\n", addresses.join(" "))
@@ -175,7 +174,7 @@ pub(crate) fn write_addresses(known: &BTreeMap<String, Vec<IpAddr>>) -> String {
 }
 
 /// Reads what [`write_addresses`] wrote; what is no address is left out.
-fn read_addresses(text: &str) -> BTreeMap<String, Vec<IpAddr>> {
+fn read_addresses(text: &str) -> SortedMap<String, Vec<IpAddr>> {
     let line = |line: &str| {
         let mut words = line.split_whitespace();
         let url = words.next()?;

@@ -19,12 +19,11 @@ mod settings;
 mod socket;
 mod why;
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
-use taut_base::PublicKey;
+use taut_base::{PublicKey, SortedMap};
 use taut_netmap::WaitingFor;
 
 pub use exit::{ExitStatus, SeenAddress};
@@ -131,7 +130,7 @@ pub struct Status {
     /// The peers, by name.
     pub peers: Vec<PeerStatus>,
     /// Number of dropped packets by reason; reasons without drops are left out.
-    pub drops: BTreeMap<String, u64>,
+    pub drops: SortedMap<String, u64>,
     /// Counters of the handshakes that peers started, since the device came up.
     #[serde(default)]
     pub handshakes: Handshakes,

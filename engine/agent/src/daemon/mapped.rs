@@ -2,11 +2,10 @@
 //!
 //! A mapped endpoint is one more candidate: peers are told of it, and use it only after a probe through it was answered (fault D15).
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use taut_base::{Prefix, SOCKET_MARK, Time};
+use taut_base::{Prefix, SOCKET_MARK, SortedMap, Time};
 use taut_event::Waker;
 use taut_gateway::{
     LossReason, Portmap, PortmapCommand, PortmapEvent, PortmapOptions, PortmapReport, Protocol, ProtocolReport,
@@ -30,7 +29,7 @@ pub(super) struct Mapped {
     /// The reason why the thread could not be started.
     problem: Option<String>,
     /// The outside endpoint of each local port, as the router reports it.
-    outside: BTreeMap<u16, SocketAddr>,
+    outside: SortedMap<u16, SocketAddr>,
     /// For the event log.
     events: Vec<(&'static Kind, Vec<Value>)>,
     /// The problem that was last told, and when the report was last looked at for another one.

@@ -1,10 +1,9 @@
 //! Names: the host's resolver, which asks the stub while the network is up, and the servers of the operator's split domains.
 
-use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use taut_base::{Prefix, Time};
+use taut_base::{Prefix, SortedSet, Time};
 use taut_dns::{EXIT_PORT, PORT, Question, Zones, is_at};
 use taut_event::Interest;
 use taut_netmap::{NetworkMap, RefusedDomain, SplitDomain, is_below};
@@ -241,7 +240,7 @@ impl Daemon {
         let missing = missing.map(|refused| refused.domain.trim_start_matches("*."));
         // A list of all of them: each `taut set` replaces the list that was there.
         let all = accepted.iter().map(String::as_str).chain(missing);
-        let all: BTreeSet<&str> = all.chain(given_way.iter().take(MOST_WARNINGS).map(String::as_str)).collect();
+        let all: SortedSet<&str> = all.chain(given_way.iter().take(MOST_WARNINGS).map(String::as_str)).collect();
         let all = all.into_iter().collect::<Vec<_>>().join(",");
         let with = || {
             format!(

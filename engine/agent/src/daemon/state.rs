@@ -1,11 +1,10 @@
 //! The state of the daemon: its membership, the coordinator's state, problems for the user, and the readings of the host's addresses.
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use taut_base::{NodeId, PublicKey, Time};
+use taut_base::{NodeId, PublicKey, SortedMap, Time};
 use taut_control::{MemberIdentity, OtherPrefixes};
 use taut_netlink::Changes;
 use taut_netmap::{NetworkMap, Waiting};
@@ -62,7 +61,7 @@ pub(super) struct CoordinatorState {
     /// The reason why the last connection failed.
     pub(super) last_error: Option<String>,
     /// Whether each node is online; `None` while the coordinator is not connected.
-    pub(super) presence: Option<BTreeMap<NodeId, bool>>,
+    pub(super) presence: Option<SortedMap<NodeId, bool>>,
     /// Overlay prefixes that the coordinator wants instead of those in use.
     pub(super) other_prefixes: Option<OtherPrefixes>,
 }

@@ -1,11 +1,10 @@
 //! Requests of local users, and the responses.
 
-use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::Duration;
 
-use taut_base::{Prefix, Time};
+use taut_base::{Prefix, SortedSet, Time};
 use taut_control::{Command, OtherPrefixes, Place};
 use taut_event::Poller;
 use taut_netmap::{JoinToken, WaitingFor, fingerprint, name_from_host};
@@ -242,7 +241,7 @@ impl Daemon {
             return ApiResponse::Failed(Failure::new(message, "`taut status` names them if it does"));
         };
         let changed = pinned.changed(&wanted);
-        let (given, asked): (BTreeSet<_>, BTreeSet<_>) = (prefixes.iter().collect(), changed.iter().collect());
+        let (given, asked): (SortedSet<_>, SortedSet<_>) = (prefixes.iter().collect(), changed.iter().collect());
         if given != asked {
             let message = format!("these are not the prefixes that the coordinator asks for: {}", listed(&changed));
             return ApiResponse::Failed(Failure::new(message, "name all of them, and no others"));

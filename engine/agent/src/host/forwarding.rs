@@ -7,11 +7,10 @@ mod ports;
 mod rules;
 mod switches;
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use taut_base::{Prefix, Time, is_internet};
+use taut_base::{Prefix, SortedSet, Time, is_internet};
 use taut_netlink::{DroppingChain, Netlink, NetlinkError, NftTable, chains_that_drop_forwarded};
 
 use super::services::open_ports;
@@ -311,7 +310,7 @@ fn own_networks(netlink: &mut Netlink, device: u32) -> Result<Vec<Prefix>, Netli
     let networks = addresses.filter_map(|address| Prefix::new(address.ip, address.prefix_len).ok());
     // Only public ones: to the others the lanes forward nothing but approved subnets.
     let public = networks.filter(|network| network.length() > 0 && is_internet(network.address()));
-    Ok(public.collect::<BTreeSet<_>>().into_iter().take(MOST_NETWORKS).collect())
+    Ok(public.collect::<SortedSet<_>>().into_iter().take(MOST_NETWORKS).collect())
 }
 
 impl Drop for Forwarding {

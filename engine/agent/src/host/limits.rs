@@ -3,10 +3,9 @@
 //! The device gets the largest limit, so that a jumbo link is used, and a peer with a smaller one gets it as the `mtu` of its routes. A peer whose limit flaps costs the host two
 //! changes a second at most (law 15): a lower limit takes effect at once, a higher one [`RAISE_INTERVAL`] after the last change. Meanwhile the lane cuts what is too long.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use taut_base::{DEFAULT_MTU, MAX_MTU, MIN_MTU, PeerId, Time};
+use taut_base::{DEFAULT_MTU, MAX_MTU, MIN_MTU, PeerId, SortedMap, Time};
 
 /// Shortest time between a change of a peer's MTU and the next rise, 1 s.
 const RAISE_INTERVAL: Duration = Duration::from_secs(1);
@@ -16,7 +15,7 @@ const RAISE_INTERVAL: Duration = Duration::from_secs(1);
 pub(crate) struct PacketLimits {
     /// The device's MTU that the user fixed (`--mtu`).
     fixed: Option<u16>,
-    peers: BTreeMap<PeerId, PeerLimit>,
+    peers: SortedMap<PeerId, PeerLimit>,
 }
 
 #[derive(Debug)]
@@ -32,7 +31,7 @@ struct PeerLimit {
 impl PacketLimits {
     /// Returns no limits, for a device whose MTU is `fixed` or follows the limits.
     pub(crate) fn new(fixed: Option<u16>) -> Self {
-        Self { fixed, peers: BTreeMap::new() }
+        Self { fixed, peers: SortedMap::new() }
     }
 
     /// Returns true if the user fixed the device's MTU.

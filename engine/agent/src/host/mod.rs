@@ -39,11 +39,11 @@ pub(crate) use packet_filter::probe_nftables;
 pub(crate) use services::service_ports;
 pub(crate) use surroundings::Surroundings;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use taut_base::{Prefix, SOCKET_MARK, Time};
+use taut_base::{Prefix, SOCKET_MARK, SortedMap, SortedSet, Time};
 use taut_netlink::{MAIN_TABLE, Netlink, NetlinkError, Route};
 
 use crate::api::Failure;
@@ -106,15 +106,15 @@ pub(crate) struct Host {
     /// The node's overlay addresses, which the device should have.
     addresses: Vec<IpAddr>,
     /// The overlay addresses of the peers and of the stub, and the subnets behind peers, each of which should have a route to the device.
-    wanted: BTreeSet<Prefix>,
+    wanted: SortedSet<Prefix>,
     /// The subnets among them, also those that are not wanted any more and may still have a route.
-    subnets: BTreeSet<Prefix>,
+    subnets: SortedSet<Prefix>,
     /// Those of the stub. Another network on this host may have the route to one of them: both have the same prefix then, and the stub has an address of the other family.
     stub: Vec<IpAddr>,
     /// Those with such a route, as far as is known, each with the `mtu` of the route.
-    routed: BTreeMap<Prefix, Option<u16>>,
+    routed: SortedMap<Prefix, Option<u16>>,
     /// The `mtu` that routes should have; other routes should have none.
-    mtus: BTreeMap<Prefix, u16>,
+    mtus: SortedMap<Prefix, u16>,
     device_mtu: DeviceMtu,
     /// True if routes have TCP ask for explicit congestion notification.
     ecn: bool,
@@ -170,11 +170,11 @@ impl Host {
             index: 0,
             name: String::from(name),
             addresses: Vec::new(),
-            wanted: BTreeSet::new(),
-            subnets: BTreeSet::new(),
+            wanted: SortedSet::new(),
+            subnets: SortedSet::new(),
             stub: Vec::new(),
-            routed: BTreeMap::new(),
-            mtus: BTreeMap::new(),
+            routed: SortedMap::new(),
+            mtus: SortedMap::new(),
             device_mtu: DeviceMtu::new(mtu),
             ecn: false,
             taken: Vec::new(),
@@ -198,7 +198,7 @@ impl Host {
     ) {
         let hosts = peers.chain(stub.iter().copied()).map(Prefix::host);
         self.wanted = hosts.chain(subnets.iter().copied()).collect();
-        self.subnets.extend(subnets);
+        self.subnets.extend(subnets.iter().copied());
         self.stub = stub.to_vec();
         if !self.attached {
             self.routed = self.wanted.iter().map(|prefix| (*prefix, None)).collect();
@@ -375,7 +375,7 @@ impl Host {
             self.note(HostEvent::Ipv6(self.has_ipv6()));
         }
         let present = self.netlink.addresses()?.into_iter().filter(|address| address.index == self.index);
-        let present: BTreeSet<IpAddr> = present.map(|address| address.ip).collect();
+        let present: SortedSet<IpAddr> = present.map(|address| address.ip).collect();
         let routes = self.netlink.routes_by(self.index)?;
         let ours = routes.iter().filter(|route| route.is_ours() && route.table == MAIN_TABLE);
         let mtu_of = |route: &Route| route.mtu.and_then(|mtu| u16::try_from(mtu).ok());
@@ -393,7 +393,8 @@ impl Host {
     fn remove_unwanted(&mut self) -> Result<(), NetlinkError> {
         let unwanted: Vec<Prefix> =
             self.routed.keys().filter(|prefix| !self.wanted.contains(*prefix)).copied().collect();
-        for prefix in &unwanted {
+        // From the end, so that few others move.
+        for prefix in unwanted.iter().rev() {
             self.netlink.remove_route(&self.route(*prefix))?;
             self.routed.remove(prefix);
         }

@@ -3,8 +3,7 @@
 //! Another program may give the device an MTU of its own, and keeps it (fault J11): from then on only routes are changed, until the device has the MTU again that taut gave it last, or
 //! the daemon is restarted.
 
-use std::collections::BTreeMap;
-use taut_base::Prefix;
+use taut_base::{Prefix, SortedMap};
 
 use super::{Host, HostEvent};
 
@@ -68,7 +67,7 @@ impl Host {
 
     /// Gives the device this MTU, and these routes a smaller one. No packet meets a device whose MTU is too large for its route: the routes are lowered before
     /// the device rises, and rise after it.
-    pub(crate) fn set_mtus(&mut self, device: u16, routes: BTreeMap<Prefix, u16>) {
+    pub(crate) fn set_mtus(&mut self, device: u16, routes: SortedMap<Prefix, u16>) {
         if !self.attached {
             return;
         }

@@ -3,10 +3,9 @@
 //! An address inside another tunnel is not used as an endpoint: that tunnel would carry our packets, its own packets may go through us, and it reduces the MTU. Peers are
 //! not told of such addresses, and none that a peer names is probed.
 
-use std::collections::BTreeSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-use taut_base::{Prefix, SOCKET_MARK};
+use taut_base::{Prefix, SOCKET_MARK, SortedSet};
 use taut_netlink::{Address, InterfaceLink, Netlink, NetlinkError, Route, Scope};
 use taut_path::{Families, acceptable};
 
@@ -175,7 +174,7 @@ impl Surroundings {
     /// Returns the networks that matter while an exit node is in use. A network counts as local only with private addresses: the operator of a network can claim any other (fault J3). A bridge
     /// without a network card and without a router is inside this host.
     pub(crate) fn nearby(&self) -> Nearby {
-        let tunnels: BTreeSet<&String> =
+        let tunnels: SortedSet<&String> =
             self.own.iter().filter(|own| own.kind == Kind::Overlay).map(|own| &own.interface).collect();
         let tunnels = tunnels.into_iter().cloned().collect();
         let mut nearby = Nearby { overlays: self.overlays(), tunnels, ..Nearby::default() };

@@ -4,12 +4,12 @@ mod growth;
 mod return_routes;
 mod steering;
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use taut_base::{LaneId, PeerId, Time};
+use taut_base::{LaneId, PeerId, SortedSet, Time};
 use taut_dns::Question;
 use taut_event::Waker;
 use taut_lane::{AgentEnd, Lane, LaneConfig, LaneEnd, LaneShared, LaneStartError, Rings, queues, rings};
@@ -236,7 +236,7 @@ impl LaneThreads {
     pub(crate) fn check_routes(&mut self, netlink: &mut Netlink, mark: u32) {
         // An error is not an empty answer (law 6): without a list, no address counts as lost.
         let own = netlink.addresses().ok();
-        let own: Option<BTreeSet<IpAddr>> = own.map(|all| all.into_iter().map(|address| address.ip).collect());
+        let own: Option<SortedSet<IpAddr>> = own.map(|all| all.into_iter().map(|address| address.ip).collect());
         for running in &mut self.lanes {
             for place in running.routes.check(netlink, mark, own.as_ref(), running.lane.shared().locals.all()) {
                 // If the queue is full, the lane forgets the address at the second retransmission of the peer's next handshake.

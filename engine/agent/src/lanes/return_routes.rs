@@ -3,9 +3,10 @@
 //! A lane answers from that address (`locals.rs` in engine/lane). When a host moves to another network and keeps its old address for a while, or when it loses the
 //! route behind that address, packets from the old address are lost. The kernel's routes then have to choose the address again.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
+use taut_base::SortedSet;
 use taut_netlink::{Netlink, NetlinkError};
 use taut_udp::Local;
 
@@ -22,7 +23,7 @@ impl ReturnRoutes {
         &mut self,
         netlink: &mut Netlink,
         mark: u32,
-        own: Option<&BTreeSet<IpAddr>>,
+        own: Option<&SortedSet<IpAddr>>,
         locals: Vec<(SocketAddr, Local)>,
     ) -> Vec<SocketAddr> {
         self.compare(own, locals, |from, to| netlink.way(from, to, mark))
@@ -30,7 +31,7 @@ impl ReturnRoutes {
 
     fn compare(
         &mut self,
-        own: Option<&BTreeSet<IpAddr>>,
+        own: Option<&SortedSet<IpAddr>>,
         locals: Vec<(SocketAddr, Local)>,
         mut way: impl FnMut(IpAddr, IpAddr) -> Result<Option<u32>, NetlinkError>,
     ) -> Vec<SocketAddr> {
@@ -119,12 +120,12 @@ mod tests {
 
     #[test]
     fn fault_d19_an_address_that_the_host_lost_is_left_though_a_route_leads_there() {
-        let (mut routes, here) = (ReturnRoutes::default(), BTreeSet::from([local(3).address]));
+        let (mut routes, here) = (ReturnRoutes::default(), SortedSet::from([local(3).address]));
         let link_local: SocketAddr = "[fe80::1%7]:1".parse().unwrap();
         let locals = [(place(1), local(3)), (link_local, local(3))];
-        let mut check = |own: Option<&BTreeSet<IpAddr>>| routes.compare(own, locals.to_vec(), |_, _| Ok(Some(3)));
+        let mut check = |own: Option<&SortedSet<IpAddr>>| routes.compare(own, locals.to_vec(), |_, _| Ok(Some(3)));
         assert_eq!(check(Some(&here)), []);
-        assert_eq!(check(Some(&BTreeSet::new())), [place(1), link_local]);
+        assert_eq!(check(Some(&SortedSet::new())), [place(1), link_local]);
         assert_eq!(check(None), [], "unknown addresses do not count as lost");
     }
 }

@@ -2,10 +2,9 @@
 //!
 //! A long flood must not fill the log. While packets of a reason keep arriving, the pause between its lines doubles: 1, 2, 4, … minutes, up to an hour.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use taut_base::Time;
+use taut_base::{SortedMap, Time};
 
 /// Time between two reads of the counters, one minute.
 const READ_INTERVAL: Duration = Duration::from_secs(60);
@@ -42,7 +41,7 @@ struct Reported {
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
     due: Time,
-    reported: BTreeMap<&'static str, Reported>,
+    reported: SortedMap<&'static str, Reported>,
 }
 
 impl Refusals {
@@ -58,7 +57,7 @@ impl Refusals {
     }
 
     /// Reads the counters. Returns the reasons for which a line is due.
-    pub(crate) fn read(&mut self, counts: &BTreeMap<&'static str, u64>, now: Time) -> Vec<RefusedCount> {
+    pub(crate) fn read(&mut self, counts: &SortedMap<&'static str, u64>, now: Time) -> Vec<RefusedCount> {
         self.due = now + READ_INTERVAL;
         let mut all = Vec::new();
         for (reason, count) in counts {
@@ -86,8 +85,8 @@ impl Refusals {
 mod tests {
     use super::*;
 
-    fn counts(count: u64) -> BTreeMap<&'static str, u64> {
-        BTreeMap::from([("in-bad-mac1", count), ("out-no-route", count)])
+    fn counts(count: u64) -> SortedMap<&'static str, u64> {
+        SortedMap::from([("in-bad-mac1", count), ("out-no-route", count)])
     }
 
     #[test]
@@ -113,7 +112,7 @@ mod tests {
         let (mut refusals, minute) = (Refusals::default(), Duration::from_secs(60));
         let at = |minutes: u32| Time::from_duration(minute * minutes);
         refusals.start(at(0));
-        assert_eq!(refusals.read(&BTreeMap::new(), at(1)), []);
+        assert_eq!(refusals.read(&SortedMap::new(), at(1)), []);
         let refused = refusals.read(&counts(99), at(2));
         assert!(refused.len() == 2 && refused.iter().all(|refused| !refused.is_flood && refused.count == 99));
         assert_eq!(refusals.read(&counts(99), at(3)), []);

@@ -1,6 +1,8 @@
 //! The latest lines in memory, limited in number and bytes. Each group of sources has a share that no other group can displace, and each source has a limit.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
+
+use taut_base::SortedMap;
 
 use super::limiter::EventSource;
 
@@ -57,7 +59,7 @@ impl Ring {
     /// Returns the index of the line that makes room for a line of `source` with `length` bytes.
     fn least_wanted(&self, source: EventSource, length: usize) -> Option<usize> {
         let mut groups = [(0, 0); GROUPS + 1];
-        let mut sources = BTreeMap::new();
+        let mut sources = SortedMap::new();
         let added = (source, length);
         for (of, length) in self.lines.iter().map(|(_, of, line)| (*of, line.len())).chain([added]) {
             let (lines, bytes) = &mut groups[of.group()];

@@ -10,13 +10,12 @@
 //! limit, the oldest connection without a request is closed for the next one: local users share one address, so only a sent request distinguishes a reader from an idle client.
 //! All clients together have a share of the agent's processor time; when it is used up, new connections wait in the kernel.
 
-use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::time::Duration;
 
-use taut_base::Time;
+use taut_base::{SortedMap, Time};
 use taut_event::{Interest, Poller};
 
 use super::CONTENT_TYPE;
@@ -40,7 +39,7 @@ pub(crate) const FIRST_TOKEN: u64 = 1 << 48;
 /// The listening socket and its connections.
 pub(crate) struct MetricsServer {
     listener: TcpListener,
-    connections: BTreeMap<u64, HttpConnection>,
+    connections: SortedMap<u64, HttpConnection>,
     next: u64,
     /// Time at which a pause of accepting ends.
     retry: Option<Time>,
@@ -73,7 +72,7 @@ impl MetricsServer {
         poller.add(listener.as_fd(), FIRST_TOKEN, Interest::READ)?;
         Ok(Self {
             listener,
-            connections: BTreeMap::new(),
+            connections: SortedMap::new(),
             next: FIRST_TOKEN + 1,
             retry: None,
             turn: 0,

@@ -3,10 +3,9 @@
 //! The node requests bridges (`Output::Bridges`) and is told when one opens or closes. The lane sends to a bridge's address as to any relay. All bridges end with
 //! the overlay.
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use taut_base::{Prefix, RelayId};
+use taut_base::{Prefix, RelayId, SortedMap};
 use taut_control::{Bridge, BridgeOptions, BridgeReport};
 use taut_event::Waker;
 use taut_node::{BridgeRequest, Clocks, Node};
@@ -18,7 +17,7 @@ pub(crate) struct Bridges {
     /// The first lane's port.
     lane: u16,
     agent: Waker,
-    running: BTreeMap<RelayId, RunningBridge>,
+    running: SortedMap<RelayId, RunningBridge>,
     /// Datagrams that ended bridges dropped: out, in.
     dropped: (u64, u64),
 }
@@ -34,7 +33,7 @@ struct RunningBridge {
 
 impl Bridges {
     pub(crate) fn new(lane: u16, agent: Waker) -> Self {
-        Self { lane, agent, running: BTreeMap::new(), dropped: (0, 0) }
+        Self { lane, agent, running: SortedMap::new(), dropped: (0, 0) }
     }
 
     /// Gives the bridge to a relay a new connection.

@@ -9,14 +9,13 @@ mod admission;
 mod connection;
 mod listener;
 
-use std::collections::BTreeMap;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use taut_base::Time;
+use taut_base::{SortedMap, Time};
 use taut_event::{Interest, Poller, effective_uid, peer_credentials};
 
 use crate::api::{ApiRequest, ApiResponse, Failure, private_socket};
@@ -38,7 +37,7 @@ const TRIES: u8 = 4;
 pub(crate) struct ApiServer {
     /// The listeners in the order in which they are served: the private one, unless its path is too long for a socket, and the public one.
     listeners: Vec<Listener>,
-    connections: BTreeMap<u64, UserConnection>,
+    connections: SortedMap<u64, UserConnection>,
     admission: UserAdmission,
     /// User ids with all permissions: root, and the daemon's own.
     trusted: [u32; 2],
@@ -68,7 +67,7 @@ impl ApiServer {
         let public = Listener::open(path, 0o666).map_err(|error| failed(path, error))?;
         Ok(Self {
             listeners: first.into_iter().chain([public]).collect(),
-            connections: BTreeMap::new(),
+            connections: SortedMap::new(),
             admission: UserAdmission::default(),
             trusted: [0, effective_uid()],
             next: FIRST_CONNECTION,

@@ -4,11 +4,10 @@ mod exit;
 mod routes;
 pub(crate) mod why;
 
-use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use taut_base::{NodeId, RelayId, Time};
+use taut_base::{NodeId, RelayId, SortedMap, Time};
 use taut_lane::{DropReason, LaneShared};
 use taut_netmap::NetworkMap;
 use taut_node::{HandshakeCounts, LanesLimit, PeerView, RelayView};
@@ -62,7 +61,7 @@ fn lanes(overlay: &Overlay) -> LanesStatus {
 pub(crate) fn peers(
     map: &NetworkMap,
     overlay: Option<&Overlay>,
-    presence: Option<&BTreeMap<NodeId, bool>>,
+    presence: Option<&SortedMap<NodeId, bool>>,
     now: Time,
 ) -> Vec<PeerStatus> {
     let online = |id: NodeId| presence.map(|presence| presence.get(&id).copied().unwrap_or(false));
@@ -78,17 +77,17 @@ pub(crate) fn peers(
 }
 
 /// Returns the number of dropped packets by reason. Reasons without drops are left out.
-pub(crate) fn drops(overlay: Option<&mut Overlay>) -> BTreeMap<String, u64> {
+pub(crate) fn drops(overlay: Option<&mut Overlay>) -> SortedMap<String, u64> {
     let counts = overlay.map(drop_counts).unwrap_or_default();
     counts.into_iter().map(|(name, count)| (String::from(name), count)).collect()
 }
 
 /// Packets that were dropped, by reason; reasons that never happened are left out.
-pub(crate) fn drop_counts(overlay: &mut Overlay) -> BTreeMap<&'static str, u64> {
+pub(crate) fn drop_counts(overlay: &mut Overlay) -> SortedMap<&'static str, u64> {
     let by_kernel = overlay.dropped_by_kernel();
     let by_bridges = overlay.bridges().dropped();
     let by_lanes = overlay.lanes().all_shared().flat_map(|shared| shared.drops.iter());
-    let mut drops = BTreeMap::new();
+    let mut drops = SortedMap::new();
     for (name, count) in by_lanes.chain(by_kernel).chain(by_bridges) {
         if count > 0 {
             *drops.entry(name).or_default() += count;

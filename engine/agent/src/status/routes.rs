@@ -1,8 +1,6 @@
 //! The subnet routes for users.
 
-use std::collections::BTreeMap;
-
-use taut_base::Prefix;
+use taut_base::{Prefix, SortedMap};
 use taut_netmap::NetworkMap;
 
 use crate::api::{AdvertisedStatus, PeerRouteStatus, RoutesStatus};
@@ -17,9 +15,10 @@ pub(crate) fn routes(map: &NetworkMap, options: &RouteOptions, overlay: Option<&
         real: route.is_mapped().then_some(route.real),
         approved: in_force.contains(route),
     };
-    let carriers: BTreeMap<Prefix, String> = overlay.into_iter().flat_map(carriers).collect();
-    let hidden: BTreeMap<Prefix, Prefix> = overlay.into_iter().flat_map(Overlay::hidden_routes).collect();
-    let mut routers: BTreeMap<Prefix, Vec<String>> = BTreeMap::new();
+    let carriers: SortedMap<Prefix, String> = overlay.into_iter().flat_map(carriers).collect();
+    let hidden: SortedMap<Prefix, Prefix> = overlay.into_iter().flat_map(Overlay::hidden_routes).collect();
+    let all = map.peers.values().flat_map(|peer| peer.usable_routes(&map.network));
+    let mut routers: SortedMap<Prefix, Vec<String>> = all.map(|route| (route, Vec::new())).collect();
     for peer in map.peers.values() {
         peer.usable_routes(&map.network).for_each(|route| routers.entry(route).or_default().push(peer.name.clone()));
     }

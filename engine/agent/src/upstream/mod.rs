@@ -10,14 +10,13 @@
 
 mod served;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-use taut_base::{Entropy, LaneId, Prefix};
+use taut_base::{Entropy, LaneId, Prefix, SortedMap, SortedSet};
 use taut_dns::{Client, Question, failure, leads_to, no_data};
 use taut_event::Waker;
 
@@ -68,7 +67,7 @@ pub(crate) struct Upstream {
     answers: Receiver<Answered>,
     waker: Waker,
     /// Why servers did not answer when they were asked last.
-    troubles: BTreeMap<IpAddr, String>,
+    troubles: SortedMap<IpAddr, String>,
 }
 
 /// The end of a question.
@@ -91,7 +90,7 @@ impl Upstream {
     /// Makes the end that the agent has; `waker` tells it of answers.
     pub(crate) fn new(waker: Waker) -> Self {
         let (sender, answers) = channel();
-        Self { waiting: Arc::default(), sender, answers, waker, troubles: BTreeMap::new() }
+        Self { waiting: Arc::default(), sender, answers, waker, troubles: SortedMap::new() }
     }
 
     /// Asks the servers of a question that came from the stub of a lane; `ways` has the way to each of them. An answer with an address in one of the prefixes is passed on without its records
@@ -160,19 +159,19 @@ impl Upstream {
 struct Waiting {
     all: usize,
     /// Of each server that has some.
-    of: BTreeMap<IpAddr, usize>,
+    of: SortedMap<IpAddr, usize>,
 }
 
 /// A question that has a thread.
 struct Place {
     waiting: Arc<Mutex<Waiting>>,
-    servers: BTreeSet<IpAddr>,
+    servers: SortedSet<IpAddr>,
 }
 
 impl Place {
     /// Takes a place for a question to these servers, unless all or those of one of them are taken.
     fn take(waiting: &Arc<Mutex<Waiting>>, servers: impl Iterator<Item = IpAddr>) -> Option<Self> {
-        let servers: BTreeSet<IpAddr> = servers.collect();
+        let servers: SortedSet<IpAddr> = servers.collect();
         let mut present = lock(waiting);
         let is_full = |server| present.of.get(server).is_some_and(|count| *count >= MOST_OF_A_SERVER);
         if present.all >= MOST_WAITING || servers.iter().any(is_full) {

@@ -3,7 +3,6 @@
 //! The sockets are bound to the overlay's device, so the LAN does not reach them, and the packet filter is opened for the same peers alone
 //! ([`opened`]). The peers get the names of the internet: not those of the networks around this host, and no private addresses.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -11,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use taut_base::{Entropy, Prefix, is_internet};
+use taut_base::{Entropy, Prefix, SortedMap, is_internet};
 use taut_dns::{EXIT_PORT, Zones, asks_for_records, failure, is_at_or_below, labels, leads_to, no_name, refused};
 use taut_event::bind_to_device;
 use taut_filter::{Filter, Rule, Target};
@@ -87,7 +86,7 @@ struct Shared {
     /// Names that are not the internet's.
     kept: Mutex<Zones>,
     private: Vec<Prefix>,
-    waiting: Mutex<BTreeMap<IpAddr, usize>>,
+    waiting: Mutex<SortedMap<IpAddr, usize>>,
 }
 
 impl ServedPeers {

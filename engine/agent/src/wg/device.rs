@@ -1,9 +1,8 @@
 //! The interface: its key, its UDP socket, its node and its lane, and how requests change them.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use taut_base::{DEFAULT_MTU, Entropy, LaneId, PeerId, Placement, Prefix, PrivateKey, Time};
+use taut_base::{DEFAULT_MTU, Entropy, LaneId, PeerId, Placement, Prefix, PrivateKey, SortedMap, Time};
 use taut_event::Waker;
 use taut_netlink::Netlink;
 use taut_node::uapi::{self, Errno, Reply, Set};
@@ -35,7 +34,7 @@ pub(super) struct Device {
     node: Node<OsEntropy>,
     lanes: Option<LaneThreads>,
     waker: Waker,
-    counters: BTreeMap<PeerId, Counters>,
+    counters: SortedMap<PeerId, Counters>,
 }
 
 /// Counters of a peer that outlive a lane.
@@ -70,7 +69,7 @@ impl Device {
             node,
             lanes: None,
             waker,
-            counters: BTreeMap::new(),
+            counters: SortedMap::new(),
         })
     }
 
@@ -211,7 +210,8 @@ impl Device {
     /// Returns the configuration and the counters as a reply to `wg`.
     pub(super) fn describe(&mut self, clocks: Clocks, links: &mut InterfaceNames<'_>) -> Reply {
         self.update_counters(clocks);
-        let mut allowed: BTreeMap<PeerId, Vec<Prefix>> = BTreeMap::new();
+        let mut allowed: SortedMap<PeerId, Vec<Prefix>> =
+            self.node.native_peers().map(|peer| (peer.id, Vec::new())).collect();
         for (prefix, peer) in self.node.allowed_ips() {
             allowed.entry(peer).or_default().push(prefix);
         }
@@ -227,7 +227,7 @@ impl Device {
                 received: counters.bytes.0 + now.0 + peer.handshake_bytes.0,
                 sent: counters.bytes.1 + now.1 + peer.handshake_bytes.1,
                 keepalive: peer.keepalive,
-                allowed: allowed.remove(&peer.id).unwrap_or_default(),
+                allowed: allowed.get_mut(&peer.id).map(std::mem::take).unwrap_or_default(),
             }
         });
         let peers = peers.collect();
@@ -238,9 +238,9 @@ impl Device {
 
     /// Updates the counters to the present peers.
     fn update_counters(&mut self, clocks: Clocks) {
-        let mut former = std::mem::take(&mut self.counters);
+        let former = std::mem::take(&mut self.counters);
         for peer in self.node.native_peers() {
-            let mut counters = former.remove(&peer.id).unwrap_or_default();
+            let mut counters = former.get(&peer.id).copied().unwrap_or_default();
             if let Some(at) = peer.last_handshake.filter(|at| counters.handshake.is_none_or(|(known, _)| known != *at))
             {
                 counters.handshake = Some((at, clocks.wall.saturating_sub(clocks.now.since(at))));

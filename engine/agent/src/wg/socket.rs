@@ -1,12 +1,12 @@
 //! The unix socket that `wg` connects to. Only its owner may connect; it is bounded and never blocks.
 
-use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use taut_base::SortedMap;
 use taut_event::{Interest, Poller, is_listening};
 use taut_node::uapi::{Errno, Reply, Request, RequestBuffer};
 
@@ -24,7 +24,7 @@ pub(super) struct UapiSocket {
     path: PathBuf,
     /// Device and inode of the socket's file, because another program may replace the file.
     file: (u64, u64),
-    connections: BTreeMap<u64, UapiConnection>,
+    connections: SortedMap<u64, UapiConnection>,
     next: u64,
 }
 
@@ -74,7 +74,7 @@ impl UapiSocket {
         let failed = |error| WgError::Socket(path.clone(), error);
         listener.set_nonblocking(true).map_err(failed)?;
         let file = identify(&path).map_err(failed)?;
-        Ok(Self { listener, path, file, connections: BTreeMap::new(), next: FIRST_CONNECTION })
+        Ok(Self { listener, path, file, connections: SortedMap::new(), next: FIRST_CONNECTION })
     }
 
     /// Returns true if the socket's file still exists.

@@ -1,13 +1,12 @@
 //! The schedule of saves: most changes are saved at once, large maps less often. While the disk refuses, a save is retried every half minute.
 
-use std::collections::BTreeMap;
 use std::io;
 use std::mem;
 use std::net::IpAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use taut_base::{PublicKey, Time};
+use taut_base::{PublicKey, SortedMap, Time};
 use taut_dial::MAX_ADDRESSES;
 use taut_netmap::{NetworkMap, Relay};
 
@@ -52,9 +51,9 @@ pub(super) struct Store {
     /// What `taut set` keeps, with the time of its next save; `None` once it is saved.
     settings: Option<(String, Time)>,
     /// Small files that are not saved yet, with the time of their next save.
-    small: BTreeMap<SmallFile, (String, Time)>,
+    small: SortedMap<SmallFile, (String, Time)>,
     /// The addresses of coordinators, by URL, at the last connections.
-    known: BTreeMap<String, Vec<IpAddr>>,
+    known: SortedMap<String, Vec<IpAddr>>,
     /// True if they were saved since [`Store::take_settings_saved`].
     settings_saved: bool,
 }
@@ -76,7 +75,7 @@ impl Store {
             ceiling: found.ceiling,
             ceiling_due: None,
             settings: None,
-            small: BTreeMap::new(),
+            small: SortedMap::new(),
             known: mem::take(&mut found.known),
             settings_saved: false,
         }

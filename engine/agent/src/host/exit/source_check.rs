@@ -4,9 +4,10 @@
 //! for this host's link-layer address (ARP) unanswered, also those of the gateway. Marks do not help, because ARP has none. So the filter of these interfaces is loose meanwhile (`rp_filter=2`),
 //! as is usual on hosts with several ways. The former values are noted in a file beside the daemon's socket first; they are set back at the end, or after a crash by the next start.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+use taut_base::SortedMap;
 
 use crate::host::record::read_record;
 
@@ -23,12 +24,12 @@ pub(super) struct SourceCheck {
     kernel: PathBuf,
     record: PathBuf,
     /// The former values, by interface.
-    former: BTreeMap<String, u8>,
+    former: SortedMap<String, u8>,
 }
 
 impl SourceCheck {
     pub(super) fn new(record: PathBuf) -> Self {
-        Self { kernel: PathBuf::from(KERNEL), record, former: BTreeMap::new() }
+        Self { kernel: PathBuf::from(KERNEL), record, former: SortedMap::new() }
     }
 
     /// Loosens the filter of these interfaces, where it is strict. Returns the interface for which that was not possible.
@@ -99,7 +100,7 @@ mod tests {
             fs::create_dir_all(root.join(name)).unwrap();
             write(&root, name, filter).unwrap();
         }
-        let mut check = SourceCheck { kernel: root.clone(), record: root.join("record"), former: BTreeMap::new() };
+        let mut check = SourceCheck { kernel: root.clone(), record: root.join("record"), former: SortedMap::new() };
         let names = ["eth0", "eth1", "eth2", "gone"].map(String::from);
         for _ in 0..2 {
             check.loosen(&names).unwrap();

@@ -3,13 +3,12 @@
 //! The kernel asks the switch of the interface that a packet comes by. That of the TUN device goes with the device. Those of other interfaces that were off are noted in a file
 //! beside the daemon's socket, which like the switches does not outlive the host's next boot: after a crash the next start switches them off.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-use taut_base::SOCKET_MARK;
+use taut_base::{SOCKET_MARK, SortedMap, SortedSet};
 use taut_netlink::{Netlink, NetlinkError};
 
 use crate::host::record::read_record;
@@ -29,7 +28,7 @@ pub(super) struct Switches {
     kernel: PathBuf,
     record: PathBuf,
     /// Names of the interfaces.
-    on: BTreeSet<String>,
+    on: SortedSet<String>,
     /// Whether the whole host forwarded at the last look. An interface that was off nevertheless had been switched off on purpose.
     is_whole: bool,
 }
@@ -40,7 +39,7 @@ impl Switches {
     }
 
     fn of(kernel: PathBuf, record: PathBuf) -> Self {
-        Self { is_whole: read(&kernel, WHOLE_HOST).unwrap_or(false), kernel, record, on: BTreeSet::new() }
+        Self { is_whole: read(&kernel, WHOLE_HOST).unwrap_or(false), kernel, record, on: SortedSet::new() }
     }
 
     /// Looks at the switch of the whole host. If another program has switched it on, the interfaces forward because of that program, too: they are not guarded, and stay on.
@@ -48,12 +47,12 @@ impl Switches {
         let was_whole = std::mem::replace(&mut self.is_whole, read(&self.kernel, WHOLE_HOST).unwrap_or(false));
         if self.is_whole && !was_whole {
             self.on.clear();
-            self.note(&BTreeSet::new());
+            self.note(&SortedSet::new());
         }
     }
 
     /// Returns the interfaces that do not forward but for the overlay.
-    pub(super) fn guarded(&self, interfaces: &BTreeMap<u32, String>) -> Vec<u32> {
+    pub(super) fn guarded(&self, interfaces: &SortedMap<u32, String>) -> Vec<u32> {
         let is_ours = |name: &String| self.on.contains(name) || matches!(read(&self.kernel, name), Ok(false));
         interfaces.iter().filter(|(_, name)| is_ours(name)).map(|(index, _)| *index).collect()
     }
@@ -64,10 +63,10 @@ impl Switches {
     }
 
     /// Switches the device and these interfaces on, and those off that are not needed any more.
-    pub(super) fn turn_on(&mut self, device: &str, interfaces: &BTreeMap<u32, String>) -> Result<(), String> {
+    pub(super) fn turn_on(&mut self, device: &str, interfaces: &SortedMap<u32, String>) -> Result<(), String> {
         let failed = |name: &str, error: io::Error| format!("cannot switch on forwarding for {name}: {error}");
-        let names: BTreeSet<&String> = interfaces.values().collect();
-        let (kept, gone): (BTreeSet<String>, BTreeSet<String>) =
+        let names: SortedSet<&String> = interfaces.values().collect();
+        let (kept, gone): (SortedSet<String>, SortedSet<String>) =
             std::mem::take(&mut self.on).into_iter().partition(|name| names.contains(name));
         self.on = kept;
         let new: Vec<&String> =
@@ -79,7 +78,7 @@ impl Switches {
             let _ = write(&self.kernel, name, false);
         });
         if !gone.is_empty() {
-            self.note(&BTreeSet::new());
+            self.note(&SortedSet::new());
         }
         write(&self.kernel, device, true).map_err(|error| failed(device, error))?;
         new.into_iter().try_for_each(|name| write(&self.kernel, name, true).map_err(|error| failed(name, error)))
@@ -96,8 +95,9 @@ impl Switches {
     }
 
     /// Writes the file: what is on, and `more`.
-    fn note(&self, more: &BTreeSet<String>) {
-        let names: Vec<&str> = self.on.union(more).map(String::as_str).collect();
+    fn note(&self, more: &SortedSet<String>) {
+        let names: SortedSet<&str> = self.on.iter().chain(more).map(String::as_str).collect();
+        let names: Vec<&str> = names.into_iter().collect();
         // Without the file a crash would leave the switches on; the routes are worth that.
         let _ =
             if names.is_empty() { fs::remove_file(&self.record) } else { fs::write(&self.record, names.join("\n")) };
@@ -126,15 +126,15 @@ pub(super) fn leading_to(
     routes: &[AdvertisedRoute],
     to_internet: bool,
     device: u32,
-) -> Result<BTreeMap<u32, String>, NetlinkError> {
-    let links: BTreeMap<u32, String> = netlink
+) -> Result<SortedMap<u32, String>, NetlinkError> {
+    let links: SortedMap<u32, String> = netlink
         .links()?
         .into_iter()
         .filter(|link| link.index != device && !link.loopback)
         .map(|link| (link.index, link.name))
         .collect();
     let addresses = netlink.addresses()?;
-    let mut found = BTreeSet::new();
+    let mut found = SortedSet::new();
     for route in routes.iter().map(|route| route.real) {
         let IpAddr::V4(first) = route.address() else { continue };
         found.extend(addresses.iter().filter(|address| route.contains(address.ip)).map(|address| address.index));
@@ -202,8 +202,8 @@ mod tests {
         }
     }
 
-    fn lan() -> BTreeMap<u32, String> {
-        BTreeMap::from([(3, String::from("eth1"))])
+    fn lan() -> SortedMap<u32, String> {
+        SortedMap::from([(3, String::from("eth1"))])
     }
 
     /// Returns switches that are on, of a host that did not forward.
