@@ -157,6 +157,22 @@ enum Slot {
     Used(Box<LanePeer>),
 }
 
+impl Slot {
+    fn used(&self) -> Option<&LanePeer> {
+        match self {
+            Self::Used(peer) => Some(peer),
+            Self::Unused { .. } => None,
+        }
+    }
+
+    fn used_mut(&mut self) -> Option<&mut LanePeer> {
+        match self {
+            Self::Used(peer) => Some(peer),
+            Self::Unused { .. } => None,
+        }
+    }
+}
+
 /// All peers of one lane, found by number or by receiver index.
 pub(crate) struct PeerTable {
     peers: NumberMap<PeerId, Slot>,
@@ -178,39 +194,27 @@ impl PeerTable {
         if let Slot::Unused { lane, roams } = *slot {
             *slot = Slot::Used(new_peer(lane, roams, self.traffic.add(id)));
         }
-        match slot {
-            Slot::Used(peer) => Some(peer),
-            Slot::Unused { .. } => None,
-        }
+        slot.used_mut()
     }
 
     /// Returns a peer that was used.
     fn used(&mut self, id: PeerId) -> Option<&mut LanePeer> {
-        match self.peers.get_mut(&id)? {
-            Slot::Used(peer) => Some(peer),
-            Slot::Unused { .. } => None,
-        }
+        self.peers.get_mut(&id)?.used_mut()
     }
 
     /// Returns a peer that was used.
     pub(crate) fn get(&self, id: PeerId) -> Option<&LanePeer> {
-        match self.peers.get(&id)? {
-            Slot::Used(peer) => Some(peer),
-            Slot::Unused { .. } => None,
-        }
+        self.peers.get(&id)?.used()
     }
 
     /// Returns all peers that were used.
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut LanePeer> {
-        self.peers.values_mut().filter_map(|slot| match slot {
-            Slot::Used(peer) => Some(peer.as_mut()),
-            Slot::Unused { .. } => None,
-        })
+        self.peers.values_mut().filter_map(Slot::used_mut)
     }
 
     /// Returns the numbers of all peers that were used.
     pub(crate) fn ids(&self) -> Vec<PeerId> {
-        self.peers.iter().filter(|(_, slot)| matches!(slot, Slot::Used(_))).map(|(id, _)| *id).collect()
+        self.peers.iter().filter(|(_, slot)| slot.used().is_some()).map(|(id, _)| *id).collect()
     }
 
     /// Returns the number of peers.
@@ -220,11 +224,7 @@ impl PeerTable {
 
     /// Returns the endpoints that packets to any peer are sent to.
     pub(crate) fn endpoints(&self) -> impl Iterator<Item = SocketAddr> {
-        let used = |slot| match slot {
-            &Slot::Used(ref peer) => Some(peer),
-            Slot::Unused { .. } => None,
-        };
-        self.peers.values().filter_map(used).flat_map(|peer| peer.endpoints())
+        self.peers.values().filter_map(Slot::used).flat_map(|peer| peer.endpoints())
     }
 
     /// Adds a peer, or replaces it. `lane` is the lane of its sessions that is served here first, and `roams` says whether it is stock WireGuard.
