@@ -497,6 +497,7 @@ impl<E: Entropy> Node<E> {
     }
 
     fn start_handshake(&mut self, id: PeerId, clocks: Clocks) {
+        self.make_paths(id);
         self.request_relays(id);
         let Some(peer) = self.peers.get_mut(&id) else { return };
         let just_made = peer.since().is_some_and(|since| clocks.now < since + JUST_MADE);
@@ -631,6 +632,7 @@ impl<E: Entropy> Node<E> {
         peer.heard_from(source, message.bytes.len(), response.len());
         let response = HandshakeMessage::new(&response);
         peer.answer = response.map(|response| Box::new(SentResponse::new(*message.mac1, response, clocks.now)));
+        self.make_paths(id);
         self.note_relayed_way(id, source);
         let session = self.add_session(id, keys, None, clocks.now);
         if let Some(peer) = self.peers.get_mut(&id) {

@@ -74,7 +74,7 @@ pub(crate) struct Peer {
     pub(crate) negotiation: Option<Box<Negotiation>>,
     /// The agreed suite of each session, and what the peer said there about its abilities.
     agreed: Vec<(SessionId, Suite, Abilities)>,
-    /// The paths to the peer, from its first session to the end of its last one ([`Node::begin_paths`](crate::Node)); always `None` for a native peer, which roams.
+    /// The paths to the peer, from its first handshake to the end of its last session; always `None` for a native peer, which roams.
     pub(crate) paths: Option<Box<Paths>>,
     /// The way for data that the paths chose.
     pub(crate) way: Option<Way>,

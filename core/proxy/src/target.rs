@@ -46,6 +46,10 @@ impl Host {
             return Some(Self::Address(plain(address)));
         }
         let name = text.strip_suffix('.').unwrap_or(text);
+        // `192.0.2.1.` is no name of a host: without its dot it would be an address.
+        if name.parse::<IpAddr>().is_ok() {
+            return None;
+        }
         let is_label = |label: &str| {
             let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
             (1..=63).contains(&label.len()) && label.bytes().all(allowed)

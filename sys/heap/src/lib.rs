@@ -132,7 +132,7 @@ mod tests {
                 // SAFETY: the size is not zero, and the block is freed with the layout that it was made with.
                 unsafe {
                     let block = HEAP.alloc(layout);
-                    assert!(!block.is_null() && block.addr() % align == 0, "{size} {align}");
+                    assert!(!block.is_null() && block.addr().is_multiple_of(align), "{size} {align}");
                     block.write(1);
                     block.add(size - 1).write(2);
                     HEAP.dealloc(block, layout);

@@ -121,18 +121,25 @@ impl<E: Entropy> Node<E> {
         paths
     }
 
-    /// Tells the paths that a session is in use; with the first one they begin to be. `by` is the way that its handshake proved.
+    /// Makes the paths to a Taut peer, unless they are there: before the first session, so that lanes know its path before they may send on it.
+    pub(super) fn make_paths(&mut self, id: PeerId) {
+        let Some(peer) = self.peers.get(&id).filter(|peer| !peer.native && peer.paths.is_none()) else { return };
+        let new = Box::new(self.new_paths(peer));
+        if let Some(peer) = self.peers.get_mut(&id) {
+            peer.paths = Some(new);
+        }
+        self.steer(id);
+    }
+
+    /// Tells the paths that a session is in use. `by` is the way that its handshake proved.
     pub(super) fn begin_paths(&mut self, id: PeerId, by: Option<Way>) {
         self.request_relays(id);
         let now = self.now;
         if by.is_some_and(|way| !way.is_relayed()) {
             self.nat_report.handle_heard(now);
         }
-        let Some(peer) = self.peers.get(&id).filter(|peer| !peer.native) else { return };
-        let new = peer.paths.is_none().then(|| Box::new(self.new_paths(peer)));
-        let Some(peer) = self.peers.get_mut(&id) else { return };
-        peer.paths = peer.paths.take().or(new);
-        let Some(paths) = peer.paths.as_mut() else { return };
+        self.make_paths(id);
+        let Some(paths) = self.peers.get_mut(&id).and_then(|peer| peer.paths.as_mut()) else { return };
         paths.handle_session_begun(by, now);
         self.steer(id);
     }

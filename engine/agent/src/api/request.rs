@@ -13,39 +13,39 @@ use super::{CoordinatorPlace, SettingChange};
 #[derive(Clone, Serialize)]
 #[serde(tag = "command", rename_all = "kebab-case")]
 pub enum ApiRequest {
-    /// Reads the status; answered by [`ApiResponse::Status`].
+    /// Reads the status; answered by [`super::ApiResponse::Status`].
     Status,
-    /// Explains the path to a peer; answered by [`ApiResponse::Why`].
+    /// Explains the path to a peer; answered by [`super::ApiResponse::Why`].
     Why {
         /// The peer's name, or one of its overlay addresses.
         peer: String,
     },
-    /// Asks whether the policy allows a connection to a peer; answered at once by [`ApiResponse::Reach`]. The first request asks the coordinator, a later one has
+    /// Asks whether the policy allows a connection to a peer; answered at once by [`super::ApiResponse::Reach`]. The first request asks the coordinator, a later one has
     /// the answer.
     Reach(Connection),
-    /// Reads the metrics for Prometheus; answered by [`ApiResponse::Metrics`].
+    /// Reads the metrics for Prometheus; answered by [`super::ApiResponse::Metrics`].
     Metrics,
-    /// Connects; with a token, joins the network first. Answered at once; the state in [`Status`] shows the progress.
+    /// Connects; with a token, joins the network first. Answered at once; the state in [`super::Status`] shows the progress.
     Up {
         /// The join token's text.
         join: Option<String>,
         /// The requested name of the node; the host name if it is not given.
         name: Option<String>,
-        /// The coordinator that is asked to let this node in; [`Status::waiting`] has the code.
+        /// The coordinator that is asked to let this node in; [`super::Status::waiting`] has the code.
         coordinator: Option<CoordinatorPlace>,
     },
-    /// Replaces this node's WireGuard key. Answered at once; `self.node_key` in [`Status`] shows when the new one is in use.
+    /// Replaces this node's WireGuard key. Answered at once; `self.node_key` in [`super::Status`] shows when the new one is in use.
     RotateKey,
     /// Disconnects, and removes the TUN device with its routes. The node stays disconnected after a restart.
     Down,
-    /// Ends the membership, and removes the keys. Answered at once; [`Status::leave`] shows the progress.
+    /// Ends the membership, and removes the keys. Answered at once; [`super::Status::leave`] shows the progress.
     Leave,
-    /// Consents to the overlay prefixes that the coordinator wants and [`Status::problem`] names.
+    /// Consents to the overlay prefixes that the coordinator wants and [`super::Status::problem`] names.
     AcceptPrefixes {
         /// All prefixes that change, and no others.
         prefixes: Vec<Prefix>,
     },
-    /// Reads events; answered by [`ApiResponse::Log`]. For root and the daemon's own user only. A reader that follows the log asks again and again: nothing is
+    /// Reads events; answered by [`super::ApiResponse::Log`]. For root and the daemon's own user only. A reader that follows the log asks again and again: nothing is
     /// kept for it.
     Log {
         /// The number of the first line that is wanted, [`LogPart::next`] of the last answer; without one the oldest that is kept.
@@ -56,9 +56,9 @@ pub enum ApiRequest {
         /// As `--log-level` takes it.
         levels: String,
     },
-    /// Lists the settings; answered by [`ApiResponse::Settings`].
+    /// Lists the settings; answered by [`super::ApiResponse::Settings`].
     Settings,
-    /// Changes settings, and keeps them for later daemons: all of them, or none. Answered by [`ApiResponse::Settings`].
+    /// Changes settings, and keeps them for later daemons: all of them, or none. Answered by [`super::ApiResponse::Settings`].
     Set {
         /// The settings that change.
         changes: Vec<SettingChange>,
@@ -73,7 +73,7 @@ pub enum ApiRequest {
 }
 
 impl ApiRequest {
-    /// Reads a request. As with [`ApiResponse::read`], deriving this would be much more code.
+    /// Reads a request. As with [`super::ApiResponse::read`], deriving this would be much more code.
     ///
     /// # Errors
     /// If the line is no request that this version knows.

@@ -8,20 +8,20 @@ use super::{Failure, LogPart, Reach, SettingsStatus, Status, Why};
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "answer", rename_all = "kebab-case")]
 pub enum ApiResponse {
-    /// The response to [`ApiRequest::Status`].
+    /// The response to [`super::ApiRequest::Status`].
     Status(Box<Status>),
-    /// The response to [`ApiRequest::Why`].
+    /// The response to [`super::ApiRequest::Why`].
     Why(Box<Why>),
-    /// The response to [`ApiRequest::Reach`].
+    /// The response to [`super::ApiRequest::Reach`].
     Reach(Box<Reach>),
-    /// The response to [`ApiRequest::Metrics`].
+    /// The response to [`super::ApiRequest::Metrics`].
     Metrics {
         /// Prometheus' text format.
         text: String,
     },
-    /// To [`ApiRequest::Log`].
+    /// To [`super::ApiRequest::Log`].
     Log(Box<LogPart>),
-    /// To [`ApiRequest::Settings`] and [`ApiRequest::Set`].
+    /// To [`super::ApiRequest::Settings`] and [`ApiRequest::Set`].
     Settings(Box<SettingsStatus>),
     /// The request was carried out, or is in progress.
     Done,
