@@ -123,7 +123,7 @@ mod tests {
                     assert_eq!((locked(" r-xp "), locked("[heap]")), (false, true));
                 }
                 Err(error) => {
-                    assert!(matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::OutOfMemory))
+                    assert!(matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::OutOfMemory));
                 }
             }
         }
