@@ -48,7 +48,7 @@ pub enum ApiRequest {
     /// Reads events; answered by [`super::ApiResponse::Log`]. For root and the daemon's own user only. A reader that follows the log asks again and again: nothing is
     /// kept for it.
     Log {
-        /// The number of the first line that is wanted, [`LogPart::next`] of the last answer; without one the oldest that is kept.
+        /// The number of the first line that is wanted, [`super::LogPart::next`] of the last answer; without one the oldest that is kept.
         from: Option<u64>,
     },
     /// Has other events recorded, until the daemon ends.

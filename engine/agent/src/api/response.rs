@@ -21,7 +21,7 @@ pub enum ApiResponse {
     },
     /// To [`super::ApiRequest::Log`].
     Log(Box<LogPart>),
-    /// To [`super::ApiRequest::Settings`] and [`ApiRequest::Set`].
+    /// To [`super::ApiRequest::Settings`] and [`super::ApiRequest::Set`].
     Settings(Box<SettingsStatus>),
     /// The request was carried out, or is in progress.
     Done,

@@ -128,7 +128,7 @@ impl LaneCore {
         }
     }
 
-    /// Sends a control message on a lane of a peer's session, see [`LanePeer::send_control`].
+    /// Sends a control message on a lane of a peer's session, see [`crate::peers::LanePeer::send_control`].
     pub(crate) fn send_control(
         &mut self,
         id: PeerId,
