@@ -1,5 +1,6 @@
 """A PostgreSQL server of a test's own, with the settings of the test. tools/with_postgres starts the servers of most tests; those do not wait for the disk."""
 
+import contextlib
 import importlib.machinery
 import importlib.util
 import os
@@ -30,6 +31,14 @@ def lacking():
     except SystemExit as error:
         return str(error)
     return ""
+
+
+def _runs(pid):
+    """Returns true if a process has not ended; one that nobody has waited for yet has."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 class Postgres:
@@ -79,13 +88,15 @@ class Postgres:
     def kill(self):
         """Kills all processes of the server by SIGKILL, as a crash of its host does; what it had given to the kernel is on the disk."""
         main = self.process.pid
-        children = Path(f"/proc/{main}/task/{main}/children").read_text().split()
-        for pid in (main, *map(int, children)):
-            try:
+        # Stopped, it starts no further process.
+        os.kill(main, signal.SIGSTOP)
+        children = list(map(int, Path(f"/proc/{main}/task/{main}/children").read_text().split()))
+        for pid in (main, *children):
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
         self.process.wait()
+        # The next server does not start while one of them has the shared memory.
+        wait_until(lambda: not any(map(_runs, children)), "the killed server's processes to end")
 
     def stop(self):
         """Ends the server, and the connections to it."""
