@@ -57,7 +57,7 @@ def static(lab, runs):
 
 def sandbox(lab, runs):
     """Compares the daemon in its sandbox with one outside of it."""
-    yield Row("sandbox", AS_FAST, compare(lab, runs, (DYNAMIC,), (DYNAMIC, "--no-sandbox")), unit="%", by_median=True)
+    yield Row("sandbox", None, compare(lab, runs, (DYNAMIC,), (DYNAMIC, "--no-sandbox")), unit="%", by_median=True)
 
 
 FIGURES = Figures(
@@ -65,7 +65,7 @@ FIGURES = Figures(
     summary="compares the speed of the static program with the one of this host's C library, and of the daemon in its sandbox with one outside",
     lines={
         "static": ("one TCP stream: the static program, in per cent of the one with glibc", f"≥ {AS_FAST} %"),
-        "sandbox": ("one TCP stream: in the sandbox, in per cent of without", f"≥ {AS_FAST} %"),
+        "sandbox": ("one TCP stream: in the sandbox, in per cent of without", "–"),
     },
     measured={"static": static, "sandbox": sandbox},
     programs=["iperf3"],

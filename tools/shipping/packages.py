@@ -201,8 +201,6 @@ def make(program, target, kind, version, found, stage, date, out):
     # The name that each kind has for a processor is given, and not to be translated.
     described.setdefault(kind, {})["arch"] = architecture
     file = out / file_name(program, kind, version, architecture)
-    description = stage / "nfpm.yaml"
-    # JSON is YAML.
-    description.write_text(json.dumps(described, indent=1), encoding="utf-8")
+    description = write(stage, "nfpm.yaml", json.dumps(described, indent=1))
     subprocess.run(["nfpm", "package", "--config", description, "--packager", kind, "--target", file], check=True, stdout=subprocess.DEVNULL)
     return file
