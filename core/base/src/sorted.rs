@@ -1,7 +1,7 @@
 //! A map in a sorted list: little code for each kind of map.
 //!
-//! The code of a [`BTreeMap`](std::collections::BTreeMap) is compiled again for each pair of key and value, and a node has dozens of pairs: 4 kB each, 266 kB in all, a
-//! tenth of the program. A list with binary search takes a tenth of that ([`SortedMap`], [`SortedSet`]).
+//! The code of a [`BTreeMap`](std::collections::BTreeMap) is compiled again for each pair of key and value, and a node has dozens of pairs: 266 kB in a program of 4.1 MB.
+//! A list with binary search ([`SortedMap`], [`SortedSet`]) takes a sixth of that: 2.6 kB for a further pair where a tree takes 17 kB, with all methods in use.
 
 mod entry;
 mod iter;

@@ -247,7 +247,7 @@ struct FirstHolders {
 
 impl FirstHolders {
     fn of(map: &NetworkMap) -> Self {
-        // The last entry of a key counts, so the first holder comes last.
+        // A map that is collected keeps the last value of a key, so the first holder has to come last.
         let peers = || map.peers.values().rev();
         let own = std::iter::once((map.me.key, map.me.id));
         let members = peers().map(|peer| (peer.id, &peer.addresses)).chain([(map.me.id, &map.me.addresses)]);

@@ -19,8 +19,9 @@
 //! than the background noise on a domestic line. 200/s is enough for 50 relayed peers with data.
 
 use core::net::{IpAddr, Ipv6Addr};
+use std::collections::BTreeMap;
 
-use taut_base::{Bucket, MAX_MTU, Rate, SortedMap, Time};
+use taut_base::{Bucket, MAX_MTU, Rate, Time};
 
 const PER_ADDRESS: Rate = Rate::new(5, 24);
 const PER_TRUSTED_ADDRESS: Rate = Rate::new(40, 192);
@@ -38,7 +39,7 @@ const ADDRESSES: usize = 4_096;
 #[derive(Clone, Debug, Default)]
 pub struct Budget {
     in_all: Bucket,
-    addresses: SortedMap<IpAddr, Bucket>,
+    addresses: BTreeMap<IpAddr, Bucket>,
     refused: u64,
     guesses: Guesses,
     /// Sockets that one search may open, and the time until which a search has them.
@@ -52,7 +53,7 @@ pub struct Budget {
 struct Guesses {
     in_all: Bucket,
     at_a_time: Bucket,
-    addresses: SortedMap<IpAddr, Bucket>,
+    addresses: BTreeMap<IpAddr, Bucket>,
 }
 
 /// The answer of a budget to one more guess.
@@ -137,7 +138,7 @@ impl Budget {
 }
 
 /// Returns the bucket of an address; `None` if too many addresses are busy.
-fn account(addresses: &mut SortedMap<IpAddr, Bucket>, address: IpAddr, now: Time) -> Option<&mut Bucket> {
+fn account(addresses: &mut BTreeMap<IpAddr, Bucket>, address: IpAddr, now: Time) -> Option<&mut Bucket> {
     let network = network(address);
     if addresses.len() >= ADDRESSES && !addresses.contains_key(&network) {
         addresses.retain(|_, account| !account.is_full(now));

@@ -130,8 +130,8 @@ pub(crate) struct CandidateState {
     /// The state when [`Self::poll_event`] was last called.
     reported: State,
     pub(crate) probes: Probes,
-    /// The packet limit, once the candidate carries data or may soon carry it. In a box, because most members of a large network never talk to this node.
-    pub(crate) limit: Option<Box<PacketLimit>>,
+    /// The packet limit, once the candidate carries data or may soon carry it.
+    pub(crate) limit: PacketLimit,
     /// When something last changed that makes a new try worthwhile.
     pub(crate) changed_at: Time,
     /// When the candidate was added.
@@ -166,7 +166,7 @@ impl CandidateState {
             state: State::Unproven,
             reported: State::Unproven,
             probes: Probes::default(),
-            limit: None,
+            limit: PacketLimit::default(),
             changed_at: now,
             known_since: now,
             burst: 0,
@@ -247,7 +247,7 @@ impl CandidateState {
     /// Data is not acknowledged: its packets may be too long. If that repeats with shorter packets, or with packets of a size that passes, although probes are answered, the path
     /// carries no data, and the candidate goes down.
     pub(crate) fn suspect_data(&mut self, now: Time) {
-        self.recheck_limit(now);
+        self.limit.recheck(now);
         if self.suspect(Suspicion::DataUnacknowledged, now) {
             let (count, since) = &mut self.unacknowledged;
             if since.is_none_or(|since| now.since(since) >= UNACKNOWLEDGED_WINDOW) {
@@ -275,27 +275,13 @@ impl CandidateState {
         self.state = State::Down { since: now, cause, needs: answers_needed(cause, self.failures) };
         self.probes.answers_in_row = 0;
         self.changed_at = now;
-        self.reset_limit();
-    }
-
-    /// Forgets the limit: the candidate leads nowhere.
-    fn reset_limit(&mut self) {
-        if let Some(limit) = &mut self.limit {
-            limit.reset();
-        }
-    }
-
-    /// Has the present size of packets prove itself again, if one was looked for.
-    pub(crate) fn recheck_limit(&mut self, now: Time) {
-        if let Some(limit) = &mut self.limit {
-            limit.recheck(now);
-        }
+        self.limit.reset();
     }
 
     /// Forgets everything except the sources that name the candidate, and the size of packets that passed.
     pub(crate) fn forget(&mut self, now: Time) {
-        self.reset_limit();
-        let limit = self.limit.take();
+        self.limit.reset();
+        let limit = std::mem::take(&mut self.limit);
         *self = Self { seen: self.seen, limit, is_due: false, ..Self::new(self.way, self.origins, now) };
     }
 

@@ -121,7 +121,7 @@ pub struct Paths {
     /// The path before the present one.
     previous: Option<Way>,
     behind: Duration,
-    reported_choice: Option<Box<Choice>>,
+    reported_choice: Option<Choice>,
     allowance: Bucket,
     /// The allowance of sized probes.
     sized: Bucket,
@@ -194,11 +194,7 @@ impl Paths {
         Some(Choice {
             way,
             also,
-            spare: choice::spare(
-                &self.candidates,
-                way,
-                self.reported_choice.as_ref().and_then(|reported| reported.spare),
-            ),
+            spare: choice::spare(&self.candidates, way, self.reported_choice.and_then(|reported| reported.spare)),
             behind: self.behind,
             round_trip: candidate.and_then(|candidate| candidate.probes.round_trip()),
             limit: self.limit(way, also),
@@ -208,7 +204,7 @@ impl Paths {
     /// Returns the choice if it differs from the one returned last.
     fn next_choice(&mut self, now: Time) -> Option<Choice> {
         let choice = self.choice(now)?;
-        let same = self.reported_choice.as_ref().is_some_and(|reported| {
+        let same = self.reported_choice.is_some_and(|reported| {
             let close = match (reported.round_trip, choice.round_trip) {
                 (Some(old), Some(new)) => {
                     old.abs_diff(new) <= (old / ROUND_TRIP_CHANGE_PART).max(ROUND_TRIP_CHANGE_MIN)
@@ -217,12 +213,12 @@ impl Paths {
                 (_, None) => true,
             };
             let same = |choice: &Choice| (choice.way, choice.also, choice.spare, choice.limit);
-            same(reported) == same(&choice) && close
+            same(&reported) == same(&choice) && close
         });
         if same {
             return None;
         }
-        self.reported_choice = Some(Box::new(choice));
+        self.reported_choice = Some(choice);
         Some(choice)
     }
 

@@ -23,8 +23,8 @@ enum Part {
 }
 
 impl Version {
-    /// Returns true if a host that runs `own` may be offered this version. A host with a release is offered releases alone: what comes before one is signed with the same key, and whoever
-    /// runs a server may show it to all hosts.
+    /// Returns true if a host that runs version `own` may be offered this version. A host that runs a release is offered releases alone. Pre-releases are signed with the same key, so a server
+    /// could offer them to every host.
     pub fn is_for(&self, own: &Self) -> bool {
         self.before.is_empty() || !own.before.is_empty()
     }

@@ -83,9 +83,9 @@ pub(crate) struct Path {
     copy_way: Option<Way>,
     /// Copies that may still be made.
     copies: Bucket,
-    /// The agent's last choice. In a box, as the change is: most members of a large network never talk to this node.
-    choice: Option<Box<Choice>>,
-    change: Option<Box<PathChange>>,
+    /// The agent's last choice.
+    choice: Option<Choice>,
+    change: Option<PathChange>,
     /// The packet limit of the path in use, once the agent has chosen one.
     limit_in_use: Option<u16>,
     /// When the agent was last told that long packets do not arrive.
@@ -137,7 +137,7 @@ impl Path {
 
     /// Returns all paths of the agent's choice.
     pub(crate) fn ways(&self) -> impl Iterator<Item = Way> + use<> {
-        let choice = self.choice.as_ref().map(|choice| [Some(choice.way), choice.also, choice.spare]);
+        let choice = self.choice.map(|choice| [Some(choice.way), choice.also, choice.spare]);
         choice.into_iter().flatten().flatten()
     }
 
@@ -155,7 +155,7 @@ impl Path {
 
     /// Returns the path that the agent chose last.
     pub(crate) fn chosen(&self) -> Option<Way> {
-        self.choice.as_ref().map(|choice| choice.way)
+        self.choice.map(|choice| choice.way)
     }
 
     /// Follows a choice that differs from the last one in the limit only. It ends a suspicion if the limit rises, because a higher limit was proven on the
@@ -177,7 +177,7 @@ impl Path {
 
     /// Follows the agent's choice on a lane other than the first, where packets do not change their path.
     pub(crate) fn choose_on_extra_lane(&mut self, choice: Choice) {
-        self.choice = Some(Box::new(choice));
+        self.choice = Some(choice);
     }
 
     /// Returns true if the agent should be told that long packets do not arrive, and notes that.
@@ -277,7 +277,7 @@ impl Path {
         self.try_change(way, out, now);
         let suspect = self.liveness.handle_timeout(now);
         if suspect {
-            let spare = self.choice.as_ref().and_then(|choice| choice.spare);
+            let spare = self.choice.and_then(|choice| choice.spare);
             self.copy_way = self.copy_way.or(spare);
         }
         suspect
@@ -325,10 +325,10 @@ impl Path {
     /// Follows the agent's choice; packets go on `way` until now.
     pub(crate) fn choose(&mut self, choice: Choice, way: &mut Option<Way>, now: Time) {
         let limit = choice.limit;
-        if self.choice.as_deref().is_some_and(|former| former.limit != limit && Choice { limit, ..*former } == choice) {
+        if self.choice.is_some_and(|former| former.limit != limit && Choice { limit, ..former } == choice) {
             return self.set_limit(limit);
         }
-        self.choice = Some(Box::new(choice));
+        self.choice = Some(choice);
         self.sooner = true;
         self.copy_way = choice.also;
         self.liveness.judged();
@@ -341,7 +341,7 @@ impl Path {
             let begun = self.change.take().filter(|change| change.to == choice.way);
             let (holds_from, given_up) =
                 begun.map_or((now + GAP_WAIT, 0), |change| (change.holds_from, change.given_up));
-            self.change = Some(Box::new(PathChange { to: choice.way, gap, holds_from, given_up }));
+            self.change = Some(PathChange { to: choice.way, gap, holds_from, given_up });
         } else {
             self.change = None;
             self.limit_in_use = Some(choice.limit);

@@ -237,8 +237,9 @@ impl PeerTable {
         if let Some(peer) = self.used(id) {
             peer.lanes().for_each(|lane| lane.keyring.clear());
             self.take_retired(id, |_, _| ());
-            self.traffic.remove(id);
         }
+        // Also those of a peer that only a lane before this one used.
+        self.traffic.remove(id);
         self.peers.remove(&id).is_some()
     }
 

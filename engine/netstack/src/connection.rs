@@ -131,7 +131,7 @@ impl Connection {
         let before = self.flow.received.len();
         let gone = !self.fill();
         if !gone && self.flow.received.len() == before {
-            // What is there was looked at when it came.
+            // The bytes that are there were handed to the protocol when they came.
             return;
         }
         loop {

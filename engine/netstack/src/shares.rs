@@ -11,7 +11,7 @@ const MOST_OF_SIDE: usize = 256;
 /// Limit on the connections of one address of a peer, and of one client on another host, 64. A peer has two addresses.
 const MOST_OF_OTHERS: usize = 64;
 
-/// Who begins connections.
+/// The side that a connection was begun from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Client {
     /// Programs of this host.
@@ -99,7 +99,7 @@ mod tests {
         assert_eq!(shares.taken(), MOST);
         assert!(!shares.take(peer(5)), "all places of peers are taken");
         shares.give_back(peer(1));
-        assert!(!shares.take(Client::Host), "a place of peers is none for programs");
+        assert!(!shares.take(Client::Host), "a program gets no place that is kept for peers");
         assert!(shares.take(peer(5)));
         shares.give_back(Client::Host);
         shares.give_back(peer(9));

@@ -91,7 +91,7 @@ impl<K, V> IntoIterator for SortedMap<K, V> {
     }
 }
 
-/// Of several entries with one key, the last one counts.
+/// If a key comes several times, its last value is kept.
 impl<K: Ord, V> From<Vec<(K, V)>> for SortedMap<K, V> {
     #[inline(never)]
     fn from(mut entries: Vec<(K, V)>) -> Self {
@@ -107,14 +107,14 @@ impl<K: Ord, V, const N: usize> From<[(K, V); N]> for SortedMap<K, V> {
     }
 }
 
-/// Of several entries with one key, the last one counts.
+/// If a key comes several times, its last value is kept.
 impl<K: Ord, V> FromIterator<(K, V)> for SortedMap<K, V> {
     fn from_iter<I: IntoIterator<Item = (K, V)>>(entries: I) -> Self {
         entries.into_iter().collect::<Vec<_>>().into()
     }
 }
 
-/// Of several entries with one key, the last one counts; an entry that was in the map before does not.
+/// Replaces the values of keys that are in the map. If a key comes several times, its last value is kept.
 impl<K: Ord, V> Extend<(K, V)> for SortedMap<K, V> {
     fn extend<I: IntoIterator<Item = (K, V)>>(&mut self, more: I) {
         let mut more: Vec<_> = more.into_iter().collect();

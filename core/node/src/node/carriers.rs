@@ -26,7 +26,7 @@ impl Peer {
         match self.paths.as_deref().map(Paths::view) {
             Some(view) if view.silent => Sign::Bad,
             Some(view) if view.suspected => Sign::Doubt(view.round_trip.unwrap_or_default()),
-            view => Sign::Good(view.map_or(Time::ZERO, |view| view.since)),
+            view => Sign::Good(view.and_then(|view| view.since).unwrap_or(Time::ZERO)),
         }
     }
 }

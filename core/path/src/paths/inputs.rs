@@ -166,11 +166,7 @@ impl Paths {
     /// An answer came by this path; the peer saw the probe come from `seen`.
     pub fn handle_answer(&mut self, way: Way, id: u64, seen: SocketAddr, now: Time) {
         let way = canonical_way(way);
-        if self
-            .candidates
-            .iter_mut()
-            .any(|candidate| candidate.limit.as_mut().is_some_and(|limit| limit.answer(id, now)))
-        {
+        if self.candidates.iter_mut().any(|candidate| candidate.limit.answer(id, now)) {
             return;
         }
         let Some(place) = self.candidates.iter().position(|candidate| candidate.probes.waits_for(id)) else { return };
@@ -231,7 +227,7 @@ impl Paths {
     /// A lane reports that none of the long packets arrived that were sent on the path in use, although later packets did.
     pub fn handle_long_lost(&mut self, now: Time) {
         if let Some(candidate) = self.way.and_then(|way| self.find_mut(way)) {
-            candidate.recheck_limit(now);
+            candidate.limit.recheck(now);
         }
     }
 
@@ -254,9 +250,7 @@ impl Paths {
                 lost |= way == Some(candidate.way);
             }
             candidate.suspect(Suspicion::NetworkChanged, now);
-            if let Some(limit) = &mut candidate.limit {
-                limit.handle_network_change(now);
-            }
+            candidate.limit.handle_network_change(now);
             if !candidate.is_proven() {
                 candidate.start_burst(now);
             }

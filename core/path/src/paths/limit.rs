@@ -13,22 +13,20 @@ use crate::way::Way;
 impl Paths {
     /// Returns the packet limit of data on `way` now. Copies of it take the path `also`, and shall pass there, too.
     pub(super) fn limit(&self, way: Way, also: Option<Way>) -> u16 {
-        let momentary = |way| {
-            self.find(way).and_then(|candidate| candidate.limit.as_ref()).map_or(SAFE_PACKET, |limit| limit.momentary())
-        };
+        let momentary = |way| self.find(way).map_or(SAFE_PACKET, |candidate| candidate.limit.momentary());
         also.map_or(u16::MAX, momentary).min(momentary(way))
     }
 
     /// Returns the settled limit of the path in use if it differs from the one returned last.
     pub(super) fn next_limit(&mut self) -> Option<u16> {
-        let settled = self.find(self.way?)?.limit.as_ref()?.settled()?;
+        let settled = self.find(self.way?)?.limit.settled()?;
         (self.reported_limit.replace(settled) != Some(settled)).then_some(settled)
     }
 
     /// Returns the next change of a settled limit.
     pub(super) fn next_limit_change(&mut self) -> Option<PathEvent> {
         self.candidates.iter_mut().find_map(|candidate| {
-            let longest = candidate.limit.as_mut()?.poll_change()?;
+            let longest = candidate.limit.poll_change()?;
             Some(PathEvent::PacketLimitChanged { way: candidate.way, longest })
         })
     }
@@ -48,19 +46,18 @@ impl Paths {
                 takes_pieces,
                 longest: longest_on(candidate.way, budget.longest()),
             };
-            let limit = candidate.limit.get_or_insert_default();
-            limit.begin(&conditions, now);
-            if limit.due().is_none_or(|due| now < due) {
+            candidate.limit.begin(&conditions, now);
+            if candidate.limit.due().is_none_or(|due| now < due) {
                 continue;
             }
             if !self.sized.has(&SIZED, now) {
-                limit.postpone(now + BUDGET_RETRY);
+                candidate.limit.postpone(now + BUDGET_RETRY);
                 continue;
             }
             let id = draw_id(entropy);
-            let size = limit.poll(&conditions, id, now);
+            let size = candidate.limit.poll(&conditions, id, now);
             let way = candidate.way;
-            if limit.take_lowered() {
+            if candidate.limit.take_lowered() {
                 candidate.excuse_data();
                 self.recheck_others(place, now);
             }
@@ -75,7 +72,7 @@ impl Paths {
     /// Rechecks all candidates but the one at `place`, whose path shrank: they may have the same router in them, and the spare should know before it is used.
     fn recheck_others(&mut self, place: usize, now: Time) {
         let others = self.candidates.iter_mut().enumerate().filter(|(other, _)| *other != place);
-        others.for_each(|(_, candidate)| candidate.recheck_limit(now));
+        others.for_each(|(_, candidate)| candidate.limit.recheck(now));
     }
 
     /// Returns true if sized probes may be sent on a candidate: the path in use, and its spare as soon as the search on the path in use has ended, because
@@ -85,11 +82,9 @@ impl Paths {
         if self.way == way {
             return self.may_probe_sizes(candidate, now);
         }
-        let is_spare = self.reported_choice.as_ref().is_some_and(|choice| choice.spare == way);
+        let is_spare = self.reported_choice.is_some_and(|choice| choice.spare == way);
         let in_use = self.way.and_then(|way| self.find(way));
-        let waits = in_use.is_some_and(|in_use| {
-            in_use.limit.as_ref().is_none_or(|limit| limit.is_searching()) && self.may_probe_sizes(in_use, now)
-        });
+        let waits = in_use.is_some_and(|in_use| in_use.limit.is_searching() && self.may_probe_sizes(in_use, now));
         is_spare && !waits && self.may_probe_sizes(candidate, now)
     }
 
@@ -104,10 +99,7 @@ impl Paths {
     pub(super) fn sized_due(&self, now: Time) -> Option<Time> {
         let searched = self.candidates.iter().filter(|candidate| self.is_searched(candidate, now));
         searched
-            .filter_map(|candidate| match &candidate.limit {
-                Some(limit) if !limit.is_unknown() => limit.due(),
-                _ => Some(now),
-            })
+            .filter_map(|candidate| if candidate.limit.is_unknown() { Some(now) } else { candidate.limit.due() })
             .min()
     }
 }

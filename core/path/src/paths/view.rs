@@ -8,7 +8,7 @@ use super::Paths;
 use crate::candidate_state::{CandidateState, State};
 use crate::choice;
 use crate::nat::Nat;
-use crate::packet_limit::{Finding, PacketLimit};
+use crate::packet_limit::Finding;
 use crate::report::{EndpointLocation, LocalNetwork, PathReport, Verdict, WayLimit, WayReport};
 use crate::way::Way;
 
@@ -17,8 +17,8 @@ use crate::way::Way;
 pub struct PathView {
     /// The path that data takes.
     pub way: Option<Way>,
-    /// When data took it.
-    pub since: Time,
+    /// When data took it; `None` for a peer without a session.
+    pub since: Option<Time>,
     /// The round-trip time.
     pub round_trip: Option<Duration>,
     /// Lost probes in per cent, of the latest 16.
@@ -46,10 +46,10 @@ impl Paths {
         let direct = self.candidates.iter().filter(|candidate| !candidate.way.is_relayed());
         PathView {
             way: self.way,
-            since: self.since,
+            since: Some(self.since),
             round_trip: candidate.and_then(|candidate| candidate.probes.round_trip()),
             loss: candidate.and_then(|candidate| candidate.probes.loss()),
-            limit: candidate.and_then(|candidate| candidate.limit.as_ref()?.settled()),
+            limit: candidate.and_then(|candidate| candidate.limit.settled()),
             suspected: candidate.is_some_and(|candidate| matches!(candidate.state, State::Suspected { .. })),
             silent: candidate.is_some_and(|candidate| {
                 matches!(candidate.state, State::Down { .. })
@@ -82,8 +82,6 @@ impl Paths {
     }
 
     fn report_way(&self, candidate: &CandidateState, here: &LocalNetwork<'_>, now: Time) -> WayReport {
-        let unknown = PacketLimit::default();
-        let limit = candidate.limit.as_deref().unwrap_or(&unknown);
         WayReport {
             way: candidate.way,
             origins: candidate.origins,
@@ -103,8 +101,8 @@ impl Paths {
             refused: candidate.refused,
             round_trip: candidate.probes.round_trip(),
             loss: candidate.probes.loss(),
-            fits: limit.settled().filter(|_| limit.finding() == Finding::Answered),
-            limit: candidate.is_proven().then(|| WayLimit::of(candidate.way, limit, here)),
+            fits: candidate.limit.settled().filter(|_| candidate.limit.finding() == Finding::Answered),
+            limit: candidate.is_proven().then(|| WayLimit::of(candidate.way, &candidate.limit, here)),
             seen_as: candidate.seen,
             place: candidate.way.direct().map_or(EndpointLocation::Public, |endpoint| here.place(endpoint)),
             family: self.families.has(candidate.way),

@@ -1,9 +1,10 @@
 //! The peers that a client has numbers for.
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use taut_base::{Entropy, PublicKey, SortedMap, Time};
+use taut_base::{Entropy, PublicKey, Time};
 
 use crate::frame::ID_BITS;
 
@@ -42,12 +43,11 @@ struct PeerChannel {
     stamp: u64,
 }
 
-/// Peers by key and by number.
+/// Peers by key and by number, in B-trees: a relay makes thousands come and go one by one.
 #[derive(Default)]
 pub(super) struct Peers {
-    by_key: SortedMap<PublicKey, PeerChannel>,
-    by_id: SortedMap<u32, PublicKey>,
-    /// A B-tree, because entries leave at the front.
+    by_key: BTreeMap<PublicKey, PeerChannel>,
+    by_id: BTreeMap<u32, PublicKey>,
     due: BTreeSet<(Time, PublicKey)>,
 }
 
@@ -95,8 +95,8 @@ impl Peers {
         if let Some(peer) = self.by_key.get(&key) {
             return peer.id == id;
         }
-        if !self.by_id.contains_key(&id) {
-            self.by_id.insert(id, key);
+        if let Entry::Vacant(vacant) = self.by_id.entry(id) {
+            vacant.insert(key);
             self.by_key.insert(
                 key,
                 PeerChannel { id, state: PeerState::Here, wanted: false, due: None, pause: RETRY, stamp: 0 },
@@ -190,8 +190,7 @@ impl Peers {
 
     /// Opens all peers again on a new binding. Peers that only opened this node are forgotten: they are announced again.
     pub(super) fn request_all(&mut self, now: Time) {
-        // From the end, so that few others move when one is forgotten.
-        let keys: Vec<_> = self.by_key.keys().rev().copied().collect();
+        let keys: Vec<_> = self.by_key.keys().copied().collect();
         for key in keys {
             let Some(peer) = self.by_key.get_mut(&key) else { continue };
             if !peer.wanted {

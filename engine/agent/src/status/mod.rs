@@ -114,7 +114,7 @@ fn path(peer: &PeerView<'_>, overlay: &Overlay, now: Time) -> PathStatus {
     match view.and_then(|view| view.way).or(peer.proven.map(Way::Direct)) {
         None => PathStatus::default(),
         Some(way) => PathStatus {
-            since_s: view.map(|view| seconds(now.since(view.since))),
+            since_s: view.and_then(|view| view.since).map(|since| seconds(now.since(since))),
             loss: view.and_then(|view| view.loss).map(share),
             silent: view.is_some_and(|view| view.silent),
             mtu: view.and_then(|view| view.limit),
