@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use ring::digest::{Context, SHA256, SHA256_OUTPUT_LEN};
-use ring::signature::{ED25519, UnparsedPublicKey};
 use taut_base::{decode_base64, encode_base64};
+use taut_pubkey::Algorithm;
 
 /// Length of a signature in bytes (RFC 8032 section 5.1.6).
 pub const SIGNATURE: usize = 64;
@@ -21,7 +21,7 @@ pub struct ReleaseKey([u8; KEY]);
 impl ReleaseKey {
     /// Returns true if `signature` is this key's signature over `message`.
     pub fn has_signed(&self, message: &[u8], signature: &[u8]) -> bool {
-        UnparsedPublicKey::new(&ED25519, self.0).verify(message, signature).is_ok()
+        Algorithm::Ed25519.verify(&self.0, message, signature)
     }
 }
 

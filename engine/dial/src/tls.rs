@@ -1,5 +1,7 @@
 //! TLS below a channel of an https URL, and the certificate authorities of the host.
 
+mod provider;
+
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -8,10 +10,9 @@ use std::time::Duration;
 
 use rustls::client::Resumption;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, KeyProvider};
+use rustls::crypto::CryptoProvider;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
-use rustls::sign::SigningKey;
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{
     CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
     StreamOwned,
@@ -68,7 +69,7 @@ pub(crate) fn explain(error: &io::Error) -> Broken {
 }
 
 fn tls_config(authorities: Option<RootCertStore>) -> io::Result<ClientConfig> {
-    let provider = Arc::new(CryptoProvider { key_provider: &NoKeys, ..rustls::crypto::ring::default_provider() });
+    let provider = Arc::new(provider::provider());
     let verifier = Arc::new(AnyCertificate(Arc::clone(&provider)));
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -81,16 +82,6 @@ fn tls_config(authorities: Option<RootCertStore>) -> io::Result<ClientConfig> {
     // A channel lasts for days, so resumption tickets would cost memory and save nothing.
     config.resumption = Resumption::disabled();
     Ok(config)
-}
-
-/// Signs nothing: a node has no certificate of its own, and signing with RSA and with elliptic curves would be 28 kB of code.
-#[derive(Debug)]
-struct NoKeys;
-
-impl KeyProvider for NoKeys {
-    fn load_private_key(&self, _: PrivateKeyDer<'static>) -> Result<Arc<dyn SigningKey>, rustls::Error> {
-        Err(rustls::Error::General(String::from("this program has no certificate of its own")))
-    }
 }
 
 /// Accepts every certificate. TLS serves to pass proxies and firewalls, not to establish trust: the channel inside is `Noise_IK` to the pinned key (protocol.md 8), and
