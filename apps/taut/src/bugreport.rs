@@ -185,7 +185,7 @@ impl BugReport {
         let mut all = String::new();
         for peer in status.peers.iter().take(MAX_PEERS) {
             match client.why(&peer.name) {
-                Ok(why) => all.push_str(&(serde_json::to_string(&why).unwrap_or_default() + "\n")),
+                Ok(why) => all.push_str(&(taut_json::to_string(&why).unwrap_or_default() + "\n")),
                 Err(fault) => self.missing(&format!("why.jsonl, {}", peer.name), &fault.message()),
             }
         }
@@ -234,7 +234,7 @@ fn progress(what: &str) {
 }
 
 fn json(value: &impl serde::Serialize) -> String {
-    serde_json::to_string_pretty(value).unwrap_or_default() + "\n"
+    taut_json::to_string(value).map(|json| taut_json::pretty(&json)).unwrap_or_default() + "\n"
 }
 
 fn lines(lines: &[String]) -> String {

@@ -66,7 +66,7 @@ impl Client {
             }
             _ => Some(Fault::failed(format!("cannot send the request to the daemon: {error}"), "try again")),
         };
-        let mut line = serde_json::to_vec(request).map_err(|error| Fault::failed(error.to_string(), ""))?;
+        let mut line = taut_json::to_vec(request).map_err(|error| Fault::failed(error.to_string(), ""))?;
         line.push(b'\n');
         if let Err(error) = self.stream.get_mut().write_all(&line) {
             return lost(error).map_or(Ok(None), Err);

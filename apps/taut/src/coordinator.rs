@@ -50,7 +50,7 @@ fn ask(url: &Url, text: &str) -> Result<PublicKey, Fault> {
         };
         Fault::failed(format!("the coordinator at {text} did not give its key: {}", broken.0), hint)
     })?;
-    let answer = serde_json::from_slice::<KeyAnswer>(&answer);
+    let answer = taut_json::from_slice::<KeyAnswer>(&answer);
     answer.map(|answer| answer.key).map_err(|_| {
         Fault::failed(
             format!("the server at {text} is not a coordinator, or one of an earlier release"),

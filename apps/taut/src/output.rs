@@ -30,7 +30,7 @@ pub(crate) fn complain(text: &str) {
 /// Writes a JSON object to stdout, for people and `jq` alike.
 pub(crate) fn print_json(value: &impl serde::Serialize) -> Result<(), Fault> {
     // Serialization fails only for maps whose keys are not strings; the API has none.
-    write(&serde_json::to_string_pretty(value).unwrap_or_default())
+    write(&taut_json::to_string(value).map(|json| taut_json::pretty(&json)).unwrap_or_default())
 }
 
 /// Has the commands in a text be about the network that `--network` chose: without it they would act on another one.

@@ -77,7 +77,7 @@ impl Userspace {
         if setup == self.setup {
             return;
         }
-        let mut line = serde_json::to_vec(&setup).unwrap_or_default();
+        let mut line = taut_json::to_vec(&setup).unwrap_or_default();
         line.push(b'\n');
         // After a part of a line the program would understand none. Closed, it ends, and another one is started.
         if line.len() > MAX_LINE || (&self.stream).write_all(&line).is_err() {
@@ -98,7 +98,7 @@ impl Userspace {
             self.unread.extend_from_slice(&chunk[..count]);
             while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
                 let line: Vec<u8> = self.unread.drain(..=end).collect();
-                if let Ok(report) = serde_json::from_slice(&line) {
+                if let Ok(report) = taut_json::from_slice(&line) {
                     self.report = report;
                 }
             }

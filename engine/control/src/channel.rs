@@ -102,7 +102,7 @@ pub(crate) fn read_message(bytes: &[u8]) -> Result<ReceivedMessage, Broken> {
 }
 
 fn content<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Broken> {
-    serde_json::from_slice(bytes)
+    taut_json::from_slice(bytes)
         .map_err(|error| Broken(format!("the coordinator sent a message that makes no sense: {error}")))
 }
 

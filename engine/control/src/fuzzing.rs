@@ -29,13 +29,13 @@ pub fn whole_file(body: &[u8]) -> Vec<u8> {
 
 /// Parses a node's identity, and returns it serialized again.
 pub fn identity(body: &[u8]) -> Option<Vec<u8>> {
-    let membership: Membership = serde_json::from_slice(body).ok()?;
-    serde_json::to_vec(&membership).ok()
+    let membership: Membership = taut_json::from_slice(body).ok()?;
+    taut_json::to_vec(&membership).ok()
 }
 
 /// Parses the last good map. Returns `None` if a node would not start with it.
 pub fn saved_map(body: &[u8]) -> Option<NetworkMap> {
-    let saved: SavedMap = serde_json::from_slice(body).ok()?;
+    let saved: SavedMap = taut_json::from_slice(body).ok()?;
     saved.map.check().ok().map(|()| saved.map)
 }
 

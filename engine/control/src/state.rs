@@ -137,7 +137,7 @@ struct SavedStamps {
 /// Commands that examine the network without a daemon use this. Nothing is locked or written.
 pub fn saved_relays(path: &Path) -> Vec<Relay> {
     let loaded = StateFile::new(path.join(MAP)).load().ok().flatten();
-    let saved: Option<SavedMap> = loaded.and_then(|loaded| serde_json::from_slice(&loaded.body).ok());
+    let saved: Option<SavedMap> = loaded.and_then(|loaded| taut_json::from_slice(&loaded.body).ok());
     saved.map(|saved| saved.map).filter(|map| map.check().is_ok()).map_or_else(Vec::new, |map| map.relays)
 }
 
@@ -242,7 +242,7 @@ impl StateDir {
             return Ok(LoadedState { notes, ..LoadedState::default() });
         };
         notes.extend(loaded.notes);
-        let membership: Membership = serde_json::from_slice(&loaded.body)
+        let membership: Membership = taut_json::from_slice(&loaded.body)
             .map_err(|error| damaged(format!("{IDENTITY} does not hold an identity ({error})")))?;
         let mut found = LoadedState::default();
         if let Some(saved) = self.load_map(&membership, &mut notes) {
@@ -271,7 +271,7 @@ impl StateDir {
             }
         };
         notes.extend(loaded.notes);
-        let mut saved: SavedMap = match serde_json::from_slice(&loaded.body) {
+        let mut saved: SavedMap = match taut_json::from_slice(&loaded.body) {
             Ok(saved) => saved,
             Err(error) => {
                 notes.push(format!("{MAP} does not hold a map ({error}); the coordinator is asked for the whole map"));
@@ -307,7 +307,7 @@ impl StateDir {
             Ok(loaded) => {
                 let loaded = loaded?;
                 notes.extend(loaded.notes);
-                match serde_json::from_slice::<SavedStamps>(&loaded.body) {
+                match taut_json::from_slice::<SavedStamps>(&loaded.body) {
                     Ok(saved) => return Some(Duration::from_secs(saved.ceiling)),
                     Err(error) => notes.push(format!("{STAMPS} does not hold a time ({error}); {begin}")),
                 }
@@ -328,7 +328,7 @@ impl StateDir {
             }
         };
         notes.extend(loaded.notes);
-        let saved: Ticket = match serde_json::from_slice(&loaded.body) {
+        let saved: Ticket = match taut_json::from_slice(&loaded.body) {
             Ok(saved) => saved,
             Err(error) => {
                 notes.push(format!("{TICKET} does not hold a ticket ({error}); {ask}"));
@@ -341,7 +341,7 @@ impl StateDir {
 
     /// Saves the ticket.
     pub(crate) fn save_ticket(&mut self, ticket: &Ticket) -> io::Result<()> {
-        self.ticket.save(&serde_json::to_vec(ticket)?)
+        self.ticket.save(&json(ticket)?)
     }
 
     /// Saves what `taut set` keeps. It is about this host, and stays there when the membership ends.
@@ -361,14 +361,14 @@ impl StateDir {
     /// Saves the first stamp of the next run, rounded up to a second.
     pub(crate) fn save_ceiling(&mut self, ceiling: Duration) -> io::Result<()> {
         let saved = SavedStamps { ceiling: ceiling.as_secs().saturating_add(1) };
-        self.stamps.save(&serde_json::to_vec(&saved)?)
+        self.stamps.save(&json(&saved)?)
     }
 
     /// Saves the membership with its keys.
     pub(crate) fn save_membership(&mut self, membership: &Membership) -> io::Result<()> {
         // Leaving is completed first: otherwise the next start would remove the new identity.
         self.finish_leave()?;
-        let body = Zeroizing::new(serde_json::to_vec(membership)?);
+        let body = Zeroizing::new(json(membership)?);
         self.identity.save(&body)
     }
 
@@ -419,7 +419,7 @@ impl StateDir {
         named: &[Relay],
         recent: &[PublicKey],
     ) -> io::Result<usize> {
-        let body = serde_json::to_vec(&MapToSave { network, recent, named, map })?;
+        let body = json(&MapToSave { network, recent, named, map })?;
         self.map.save(&body)?;
         Ok(body.len())
     }
@@ -428,6 +428,10 @@ impl StateDir {
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
+}
+
+fn json(value: &impl Serialize) -> io::Result<Vec<u8>> {
+    taut_json::to_vec(value).map_err(io::Error::other)
 }
 
 /// Creates the directory and its missing parents, and forces their names to the disk: otherwise a power cut could remove the directory with

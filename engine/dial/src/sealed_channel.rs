@@ -107,7 +107,7 @@ impl SealedChannel {
         if self.closed_for_writing {
             return Ok(());
         }
-        let plain = serde_json::to_vec(message).map_err(|error| Broken(error.to_string()))?;
+        let plain = taut_json::to_vec(message).map_err(|error| Broken(error.to_string()))?;
         let sealed = self.transport.seal(&plain);
         let written = self.socket.write(Message::binary(sealed));
         self.settle(written)?;

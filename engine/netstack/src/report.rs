@@ -68,7 +68,7 @@ impl Control {
 
     fn line(&mut self) -> io::Result<Option<Setup>> {
         let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
-        let setup = serde_json::from_slice(&self.buffer[..end]).map_err(io::Error::other)?;
+        let setup = taut_json::from_slice(&self.buffer[..end]).map_err(io::Error::other)?;
         self.buffer.drain(..=end);
         Ok(Some(setup))
     }
@@ -79,7 +79,7 @@ impl Control {
             return;
         }
         self.due = now + APART;
-        let Ok(mut line) = serde_json::to_vec(report) else { return };
+        let Ok(mut line) = taut_json::to_vec(report) else { return };
         line.push(b'\n');
         // Lines are far shorter than the socket's buffer. A daemon that does not read gets the next one.
         if self.stream.write(&line).is_ok_and(|count| count == line.len()) {

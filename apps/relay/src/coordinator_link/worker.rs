@@ -267,7 +267,7 @@ impl LinkWorker {
     }
 
     fn handle(&mut self, plain: &[u8], url: &str) -> Result<(), LinkEnd> {
-        let message = serde_json::from_slice(plain)
+        let message = taut_json::from_slice(plain)
             .map_err(|error| Broken(format!("the coordinator sent a message that makes no sense: {error}")))?;
         match message {
             CoordinatorToRelay::Refused(problem) => return Err(LinkEnd::Refused(problem)),

@@ -49,7 +49,7 @@ pub(super) fn starts(program: &Path, version: &Version) -> Result<(), String> {
     let mut text = String::new();
     // It has ended, and what it wrote fits into the pipe.
     let _ = child.stdout.take().map(|out| out.take(LONGEST).read_to_string(&mut text));
-    let said = serde_json::from_str::<Said>(&text).ok().and_then(|said| said.version.parse().ok());
+    let said = taut_json::from_slice::<Said>(text.as_bytes()).ok().and_then(|said| said.version.parse().ok());
     match said {
         Some(said) if status.success() && version.is_reported_as(&said) => Ok(()),
         Some(said) if status.success() => Err(format!("it says that it is taut {said}")),

@@ -77,8 +77,8 @@ impl ApiRequest {
     ///
     /// # Errors
     /// If the line is no request that this version knows.
-    pub fn read(line: &[u8]) -> serde_json::Result<Self> {
-        let fields: RequestFields = serde_json::from_slice(line)?;
+    pub fn read(line: &[u8]) -> Result<Self, taut_json::Error> {
+        let fields: RequestFields = taut_json::from_slice(line)?;
         let needs_peer = |peer: Option<String>| peer.ok_or_else(|| Error::missing_field("peer"));
         Ok(match fields.command {
             RequestKind::Status => Self::Status,

@@ -49,7 +49,7 @@ impl ApiResponse {
     ///
     /// # Errors
     /// If the line is no response that this version knows.
-    pub fn read(line: &[u8]) -> serde_json::Result<Self> {
+    pub fn read(line: &[u8]) -> Result<Self, taut_json::Error> {
         #[derive(Deserialize)]
         struct Kind {
             answer: Answer,
@@ -58,15 +58,15 @@ impl ApiResponse {
         struct Metrics {
             text: String,
         }
-        Ok(match serde_json::from_slice::<Kind>(line)?.answer {
-            Answer::Status => Self::Status(serde_json::from_slice(line)?),
-            Answer::Why => Self::Why(serde_json::from_slice(line)?),
-            Answer::Reach => Self::Reach(serde_json::from_slice(line)?),
-            Answer::Metrics => Self::Metrics { text: serde_json::from_slice::<Metrics>(line)?.text },
-            Answer::Log => Self::Log(serde_json::from_slice(line)?),
-            Answer::Settings => Self::Settings(serde_json::from_slice(line)?),
+        Ok(match taut_json::from_slice::<Kind>(line)?.answer {
+            Answer::Status => Self::Status(taut_json::from_slice(line)?),
+            Answer::Why => Self::Why(taut_json::from_slice(line)?),
+            Answer::Reach => Self::Reach(taut_json::from_slice(line)?),
+            Answer::Metrics => Self::Metrics { text: taut_json::from_slice::<Metrics>(line)?.text },
+            Answer::Log => Self::Log(taut_json::from_slice(line)?),
+            Answer::Settings => Self::Settings(taut_json::from_slice(line)?),
             Answer::Done => Self::Done,
-            Answer::Failed => Self::Failed(serde_json::from_slice(line)?),
+            Answer::Failed => Self::Failed(taut_json::from_slice(line)?),
         })
     }
 }

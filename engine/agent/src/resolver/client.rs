@@ -111,7 +111,7 @@ impl Resolver {
     fn tell(&mut self) {
         if let Some(stream) = &mut self.helper {
             let order: Order = self.network.as_ref().map(|network| Wanted::new(network, self.search));
-            let mut line = serde_json::to_vec(&order).unwrap_or_default();
+            let mut line = taut_json::to_vec(&order).unwrap_or_default();
             line.push(b'\n');
             // After a part of a message the helper would understand none: without it, `read` finds the connection closed and the daemon gets another helper.
             if stream.write_all(&line).is_err() {
@@ -139,7 +139,7 @@ impl Resolver {
         }
         while let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.unread.drain(..=end).collect();
-            if let Ok(report) = serde_json::from_slice::<Report>(&line) {
+            if let Ok(report) = taut_json::from_slice::<Report>(&line) {
                 events.extend(self.take(report));
             }
         }

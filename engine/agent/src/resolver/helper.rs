@@ -154,7 +154,7 @@ impl Helper {
         let Some(end) = self.unread.iter().rposition(|byte| *byte == b'\n') else { return Ok(()) };
         let lines: Vec<u8> = self.unread.drain(..=end).collect();
         let last = lines.split(|byte| *byte == b'\n').rfind(|line| !line.is_empty()).unwrap_or_default();
-        let order = serde_json::from_slice::<Order>(last).map_err(|_| io::ErrorKind::InvalidData)?;
+        let order = taut_json::from_slice::<Order>(last).map_err(|_| io::ErrorKind::InvalidData)?;
         match order.as_ref().and_then(check::fault) {
             None => self.carry_out(order),
             Some(fault) => self.refuse(&fault),
@@ -283,7 +283,7 @@ impl Helper {
 
     fn tell(&mut self, report: Report) {
         if self.report != report {
-            let mut line = serde_json::to_vec(&report).unwrap_or_default();
+            let mut line = taut_json::to_vec(&report).unwrap_or_default();
             line.push(b'\n');
             // A daemon that does not read has ended, or reads later what fits into the socket's buffer: hundreds of reports.
             let _ = self.stream.write_all(&line);

@@ -91,7 +91,7 @@ impl UserConnection {
 
     fn queue(&mut self, response: &ApiResponse) {
         // Serialising fails only for maps with keys other than strings, which the API does not have.
-        self.output = serde_json::to_vec(response).unwrap_or_default();
+        self.output = taut_json::to_vec(response).unwrap_or_default();
         self.output.push(b'\n');
     }
 
