@@ -16,6 +16,7 @@ mod control;
 mod dns;
 mod forwarded;
 mod input;
+mod json;
 mod lane;
 mod mutate;
 mod packets;
@@ -31,6 +32,7 @@ mod sealed;
 mod seed;
 mod session;
 mod settings_file;
+mod signature;
 mod state;
 mod superpackets;
 mod text;
@@ -56,7 +58,7 @@ pub struct Target {
 }
 
 /// All fuzz targets.
-pub const TARGETS: [Target; 40] = [
+pub const TARGETS: [Target; 42] = [
     Target { name: "wireguard", run: packets::wireguard, mutations: 4_000 },
     Target { name: "control", run: packets::control, mutations: 4_000 },
     Target { name: "stun", run: packets::stun, mutations: 4_000 },
@@ -96,6 +98,8 @@ pub const TARGETS: [Target; 40] = [
     Target { name: "policy", run: policy::policy, mutations: 1_000 },
     Target { name: "toml", run: settings_file::settings_file, mutations: 4_000 },
     Target { name: "release", run: release::list, mutations: 4_000 },
+    Target { name: "json", run: json::json, mutations: 4_000 },
+    Target { name: "signature", run: signature::signature, mutations: 200 },
     Target { name: "portmap", run: portmap::machine, mutations: 1_000 },
 ];
 

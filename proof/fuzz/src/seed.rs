@@ -40,6 +40,8 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
             .to_vec(),
         "release" => crate::release::seeds(),
         "toml" => crate::settings_file::seeds(),
+        "json" => crate::json::seeds(),
+        "signature" => crate::signature::seeds(),
         "token" => tokens(),
         "url" => ["http://10.0.0.1:8288", "https://taut.example/vpn/", "http://[fd00::1]:80", " HTTP://a "]
             .map(bytes)

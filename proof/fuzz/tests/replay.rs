@@ -85,6 +85,8 @@ replays! {
     relay_channel: "relay-channel",
     relay_member: "relay-member",
     release: "release",
+    json: "json",
+    signature: "signature",
     proxy_client: "proxy-client",
 }
 
