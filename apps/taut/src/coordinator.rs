@@ -7,7 +7,6 @@ use std::io::{BufRead, IsTerminal};
 use std::net::IpAddr;
 use std::path::Path;
 
-use serde::Deserialize;
 use taut_agent::api::CoordinatorPlace;
 use taut_base::PublicKey;
 use taut_control::{AUTHORITIES, Url, fetch};
@@ -17,7 +16,7 @@ use crate::fault::Fault;
 use crate::output;
 
 /// The server's answer, which contains the coordinator's key.
-#[derive(Deserialize)]
+#[derive(taut_json::Deserialize)]
 struct KeyAnswer {
     key: PublicKey,
 }

@@ -13,7 +13,7 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::IpAddr;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use taut_base::Prefix;
 
 use crate::protocol::{DEFAULT_PROTOCOLS, has_ports, is_icmp_of};
@@ -28,7 +28,7 @@ pub const MAX_FILTER_PARTS: usize = 200_000;
 pub const ALL_PORTS: (u16, u16) = (0, u16::MAX);
 
 /// The rules that one node enforces on packets that it receives.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, taut_json::Deserialize)]
 pub struct Filter {
     /// The rules. Each one only allows, so their order has no meaning.
     #[serde(default)]
@@ -36,7 +36,7 @@ pub struct Filter {
 }
 
 /// A rule: each of these sources may reach each of these targets.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, taut_json::Deserialize)]
 pub struct Rule {
     /// The sources.
     pub src: Vec<Prefix>,
@@ -48,7 +48,7 @@ pub struct Rule {
 }
 
 /// A destination: these ports of all addresses of a prefix.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, taut_json::Deserialize)]
 pub struct Target {
     /// Addresses of the node itself, or behind it.
     pub prefix: Prefix,

@@ -9,6 +9,8 @@
 //! Guarantees: no input makes it panic, recurse deeper than [`MAX_DEPTH`], or take more memory than a small multiple of its length. The tests compare every
 //! answer with `serde_json`.
 
+#[doc(hidden)]
+pub mod derive;
 mod error;
 mod key;
 mod number;
@@ -17,17 +19,19 @@ mod read;
 mod text;
 mod write;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize as Read, Serialize};
 
 pub use error::Error;
 pub use pretty::pretty;
 pub use read::MAX_DEPTH;
+/// Derives serde's trait for structs with named fields, and for enums without values, in a fourth of the code that serde's own derive makes.
+pub use taut_json_derive::Deserialize;
 
 /// Reads a value from JSON.
 ///
 /// # Errors
 /// [`Error`] tells what is wrong, and where.
-pub fn from_slice<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Error> {
+pub fn from_slice<'a, T: Read<'a>>(bytes: &'a [u8]) -> Result<T, Error> {
     let mut reader = read::Reader::new(bytes)?;
     match T::deserialize(&mut reader) {
         Ok(value) => reader.end().map(|()| value),

@@ -12,7 +12,7 @@ pub const MAX_PEER_TEXT: usize = 255;
 pub const MAX_PLACES: usize = 16;
 
 /// A connection from the node that asks.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, taut_json::Deserialize)]
 pub struct Connection {
     /// The other node: its name, or one of its overlay addresses; or an address behind a subnet router or an exit node. At most [`MAX_PEER_TEXT`] bytes.
     pub peer: String,
@@ -38,7 +38,7 @@ pub struct Decision {
 }
 
 /// Verdict on a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// A rule allows it.
@@ -54,7 +54,7 @@ pub enum Verdict {
 }
 
 /// Place of a rule in a policy.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct PolicyPlace {
     /// `acls` or `grants`.
     pub section: String,

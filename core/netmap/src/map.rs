@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use taut_base::{MAX_PEERS, NodeId, Prefix, PublicKey, RelayId, SortedMap, SortedSet};
 use taut_filter::{BadFilter, Filter};
 
@@ -16,7 +16,7 @@ use crate::relay::{self, MAX_PEER_RELAYS, Relay, RelayFault};
 const MAX_ENDPOINTS: usize = 32;
 
 /// Everything that a node must know.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct NetworkMap {
     /// Version, which rises with every change of the network. A node resumes from it.
     pub version: u64,
@@ -37,7 +37,7 @@ pub struct NetworkMap {
 }
 
 /// The properties of the network, common to all members.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct NetworkInfo {
     /// Its name, for people.
     pub name: String,
@@ -58,7 +58,7 @@ impl NetworkInfo {
 }
 
 /// The node that the map is for.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct LocalMember {
     /// Its number.
     pub id: NodeId,
@@ -74,7 +74,7 @@ pub struct LocalMember {
 }
 
 /// Another node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct Peer {
     /// Its number.
     pub id: NodeId,
@@ -100,7 +100,7 @@ pub struct Peer {
 }
 
 /// The difference between two versions of a map.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct Delta {
     /// Version of the map that it applies to.
     pub from: u64,

@@ -87,7 +87,7 @@ pub enum ToCoordinator {
 }
 
 /// The first message of a node.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, taut_json::Deserialize)]
 pub struct Hello {
     /// [`SCHEMA`] of the node.
     pub schema: u32,
@@ -120,7 +120,7 @@ fn is_zero(number: &u64) -> bool {
 }
 
 /// The request of a machine that a person has to approve. The coordinator binds it to the machine key of the channel and to the node key of the hello.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct Request {
     /// The requested name; the coordinator makes it unique.
     pub name: String,
@@ -133,7 +133,7 @@ pub const NO_NETWORK: [u8; 16] = [0; 16];
 pub const KEY_PATH: &str = "/key";
 
 /// The credentials with which a node becomes a member.
-#[derive(Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Serialize, taut_json::Deserialize)]
 pub struct Enrol {
     /// The enrolment secret of the join token, base64url.
     pub secret: String,
@@ -202,7 +202,7 @@ pub enum ToNode {
 }
 
 /// The reason for which a node takes no part in its network, with advice and the code of its request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct Waiting {
     /// The reason, for programs.
     pub reason: WaitingFor,
@@ -222,7 +222,7 @@ pub struct Waiting {
 }
 
 /// Reason for which a node waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum WaitingFor {
     /// A person has to approve the machine.
@@ -237,7 +237,7 @@ pub enum WaitingFor {
 }
 
 /// Why the coordinator refuses a node, for the user.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct Problem {
     /// The kind of refusal, for programs.
     pub code: ProblemCode,
@@ -254,7 +254,7 @@ impl fmt::Display for Problem {
 }
 
 /// Kinds of refusal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ProblemCode {
     /// The enrolment secret is unknown, used up, expired or revoked. Final.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::net::IpAddr;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use taut_base::{SortedMap, SortedSet};
 
 use crate::name::{DEFAULT_BASE_DOMAIN, MAX_BASE_DOMAIN, MAX_NAME, is_base_domain};
@@ -30,7 +30,7 @@ pub const SPECIAL: [&str; 7] = ["alt", "arpa", "internal", "invalid", "local", "
 const HOME: &str = "home.arpa";
 
 /// The names that the operator of a network chose.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, taut_json::Deserialize)]
 pub struct Naming {
     /// The domain below which the network has its names; `None` for [`DEFAULT_BASE_DOMAIN`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,7 +44,7 @@ pub struct Naming {
 }
 
 /// A name with addresses.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, taut_json::Deserialize)]
 pub struct NameRecord {
     /// The name, in lower case: whole, or one label of the network's own domain. `*` instead of the first label stands for every name below the rest that has no record of its own.
     pub name: String,
@@ -53,7 +53,7 @@ pub struct NameRecord {
 }
 
 /// A domain whose questions go to other servers, through the overlay.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, taut_json::Deserialize)]
 pub struct SplitDomain {
     /// The domain, in lower case; all names below it belong to it.
     pub domain: String,

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use taut_base::Prefix;
 
 use crate::map::NetworkInfo;
 
 /// The prefixes of an overlay. A node pins the first ones that were applied on its host (fault E24). A map with others would route addresses into the overlay
 /// without the user's consent, such as those of the local network.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct Prefixes {
     /// Its IPv4 prefix.
     pub ipv4: Prefix,

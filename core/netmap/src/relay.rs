@@ -12,7 +12,7 @@ use std::error::Error;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use taut_base::{Prefix, PublicKey, RelayId, SortedSet};
 use taut_path::acceptable;
 
@@ -37,7 +37,7 @@ pub const RELAY_PATH: &str = "/relay/v1";
 const COORDINATOR_WEB: &str = "ws://0.0.0.0/";
 
 /// A relay of the network.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct Relay {
     /// Its number in the network.
     pub id: RelayId,

@@ -110,7 +110,7 @@ pub enum CoordinatorToRelay {
 }
 
 /// A member that was removed, or a former key of a member.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct Revocation {
     /// The network's id.
     #[serde(with = "hex16")]

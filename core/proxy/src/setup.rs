@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use taut_base::Prefix;
 
 use crate::{Forward, Publish};
@@ -11,7 +11,7 @@ use crate::{Forward, Publish};
 pub const MAX_LINE: usize = 256 * 1024;
 
 /// The network and the services that the user wants. The first line starts everything; a later one changes what packets may be sent to.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct Setup {
     /// Overlay addresses of this node.
     pub addresses: Vec<IpAddr>,
@@ -38,7 +38,7 @@ pub struct Setup {
 }
 
 /// The state of the program, for `taut status`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct Report {
     /// The services, in the order of the setup.
     pub services: Vec<ServiceReport>,
@@ -50,7 +50,7 @@ pub struct Report {
 }
 
 /// The kind of a service.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Service {
     /// The SOCKS5 proxy.
@@ -67,7 +67,7 @@ pub enum Service {
 }
 
 /// A service, and whether it works.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct ServiceReport {
     /// Its kind.
     pub service: Service,

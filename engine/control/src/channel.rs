@@ -49,28 +49,28 @@ pub(crate) fn read_message(bytes: &[u8]) -> Result<ReceivedMessage, Broken> {
         #[serde(rename = "type", borrow)]
         kind: Cow<'a, str>,
     }
-    #[derive(Deserialize)]
+    #[derive(taut_json::Deserialize)]
     struct Presence {
         whole: bool,
         nodes: Vec<(NodeId, bool)>,
     }
-    #[derive(Deserialize)]
+    #[derive(taut_json::Deserialize)]
     struct Ticket {
         ticket: String,
         numbered: Option<String>,
         expires: u64,
     }
-    #[derive(Deserialize)]
+    #[derive(taut_json::Deserialize)]
     struct Twin {
         problem: Option<Problem>,
     }
-    #[derive(Deserialize)]
+    #[derive(taut_json::Deserialize)]
     struct Welcome {
         network: String,
         #[serde(default)]
         urls: Vec<String>,
     }
-    #[derive(Deserialize)]
+    #[derive(taut_json::Deserialize)]
     struct Expiry {
         left: Option<u64>,
     }

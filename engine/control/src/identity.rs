@@ -2,7 +2,7 @@
 
 use std::io;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use taut_base::{PrivateKey, PublicKey, decode_base64url, encode_base64url};
 use taut_netmap::{Enrol, JoinToken, NO_NETWORK, Prefixes};
 use taut_noise::{hmac, public_key};
@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use crate::event::{MemberIdentity, Place};
 
 /// The identity of this node, as stored on disk.
-#[derive(Clone, Serialize, Deserialize)]
+#[derive(Clone, Serialize, taut_json::Deserialize)]
 pub(crate) struct Membership {
     #[serde(with = "private_key")]
     pub(crate) machine_key: PrivateKey,

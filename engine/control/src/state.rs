@@ -13,7 +13,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use taut_base::{PublicKey, SortedMap, decode_base64url};
 use taut_netmap::{MAX_TICKET, NetworkMap, Prefixes, Relay};
 use taut_noise::public_key;
@@ -79,7 +79,7 @@ struct MapToSave<'a> {
     map: &'a NetworkMap,
 }
 
-#[derive(Deserialize)]
+#[derive(taut_json::Deserialize)]
 pub(crate) struct SavedMap {
     #[serde(with = "network_id")]
     network: [u8; 16],
@@ -91,7 +91,7 @@ pub(crate) struct SavedMap {
 }
 
 /// A ticket for the relays of a network, for one bind key.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub(crate) struct Ticket {
     #[serde(with = "network_id")]
     pub(crate) network: [u8; 16],
@@ -125,7 +125,7 @@ fn read_ticket(text: &str) -> Option<Vec<u8>> {
     decode_base64url(text).ok()
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Serialize, taut_json::Deserialize)]
 struct SavedStamps {
     /// The first stamp of the next run, in seconds since the Unix epoch.
     ceiling: u64,

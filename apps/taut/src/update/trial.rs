@@ -6,7 +6,6 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use serde::Deserialize;
 use taut_release::Version;
 
 use crate::client::Client;
@@ -22,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Most bytes of an answer of `taut version`.
 const LONGEST: u64 = 4 << 10;
 
-#[derive(Deserialize)]
+#[derive(taut_json::Deserialize)]
 struct Said {
     version: String,
 }

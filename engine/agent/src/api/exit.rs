@@ -2,12 +2,12 @@
 
 use std::net::IpAddr;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::Failure;
 
 /// The exit node that this host uses, and whether it is one itself.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, taut_json::Deserialize)]
 pub struct ExitStatus {
     /// The user's choice: `none`, `auto`, or a node's name or overlay address.
     pub chosen: String,
@@ -34,7 +34,7 @@ pub struct ExitStatus {
 }
 
 /// An address that the internet sees of this host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct SeenAddress {
     /// The address.
     pub address: IpAddr,

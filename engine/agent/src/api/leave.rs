@@ -1,11 +1,11 @@
 //! Progress and outcome of `taut leave`.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::Failure;
 
 /// The last `taut leave`, until the node joins a network again.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct LeaveStatus {
     /// The progress.
     pub state: LeaveState,
@@ -20,7 +20,7 @@ pub struct LeaveStatus {
 }
 
 /// Progress of leaving.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum LeaveState {
     /// The decision is stored, and the coordinator is being told.

@@ -1,9 +1,9 @@
 //! The event log, for those who may read it.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// A part of the log.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct LogPart {
     /// Version of this object and of the events' lines.
     pub schema: u32,

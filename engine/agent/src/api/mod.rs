@@ -50,7 +50,7 @@ pub const SCHEMA: u32 = 1;
 pub const MAX_REQUEST: usize = 16 * 1024;
 
 /// A coordinator that a node may ask to let it in.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct CoordinatorPlace {
     /// The coordinator's URL, `http://…` or `https://…`.
     pub url: String,
@@ -77,7 +77,7 @@ pub struct WaitingStatus {
 }
 
 /// A problem: what happened, why, and what to do about it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct Failure {
     /// What happened and why.
     pub message: String,
@@ -99,7 +99,7 @@ impl fmt::Display for Failure {
 }
 
 /// The status of the daemon.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, taut_json::Deserialize)]
 pub struct Status {
     /// [`SCHEMA`].
     pub schema: u32,
@@ -164,7 +164,7 @@ pub struct Status {
 }
 
 /// The daemon's sandbox: which rights it gave up at its start.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct SandboxStatus {
     /// The parts in force: `core-dumps`, `swap`, `privileges`, `files`, `capabilities`, `system-calls`.
     pub on: Vec<String>,
@@ -173,7 +173,7 @@ pub struct SandboxStatus {
 }
 
 /// A part of the sandbox that could not be had.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct MissingPart {
     /// The part.
     pub part: String,
@@ -182,7 +182,7 @@ pub struct MissingPart {
 }
 
 /// The kill switch: what keeps packets of this host from leaving in the clear while an exit node is chosen.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, taut_json::Deserialize)]
 pub struct KillSwitchStatus {
     /// Whether its rules are in force.
     pub in_force: bool,
@@ -196,7 +196,7 @@ pub struct KillSwitchStatus {
 }
 
 /// Counters of the handshakes that peers started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct Handshakes {
     /// Initiations whose sender was decrypted, at the cost of one Diffie-Hellman each.
     pub computed: u64,
@@ -211,7 +211,7 @@ pub struct Handshakes {
 }
 
 /// The state of the daemon.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NodeState {
     /// The node is not a member of a network: run `taut up --join TOKEN`.
@@ -225,7 +225,7 @@ pub enum NodeState {
 }
 
 /// This node.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, taut_json::Deserialize)]
 pub struct SelfStatus {
     /// Its name in the network.
     pub name: String,
@@ -255,7 +255,7 @@ pub struct SelfStatus {
 }
 
 /// The names of the network: `NODE.DOMAIN`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, taut_json::Deserialize)]
 pub struct NamesStatus {
     /// The domain of the names.
     pub domain: String,
@@ -279,7 +279,7 @@ pub struct NamesStatus {
 }
 
 /// The servers that a host asks for names of the internet through its exit node.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, taut_json::Deserialize)]
 pub struct InternetNames {
     /// Name of the exit node; `null` while none can be used. Then nobody is asked.
     pub through: Option<String>,
@@ -290,7 +290,7 @@ pub struct InternetNames {
 }
 
 /// A domain whose questions go to other servers, through the overlay.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, taut_json::Deserialize)]
 pub struct DomainStatus {
     /// The domain.
     pub domain: String,
@@ -304,7 +304,7 @@ pub struct DomainStatus {
 }
 
 /// A server that does not answer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, taut_json::Deserialize)]
 pub struct ServerTrouble {
     /// The server.
     pub server: IpAddr,
@@ -313,7 +313,7 @@ pub struct ServerTrouble {
 }
 
 /// The lanes: threads that move packets.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, taut_json::Deserialize)]
 pub struct LanesStatus {
     /// UDP ports, one per lane that runs.
     pub ports: Vec<u16>,
@@ -335,7 +335,7 @@ pub struct LanesStatus {
 }
 
 /// The TUN device.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, taut_json::Deserialize)]
 pub struct TunStatus {
     /// Name of the interface.
     pub name: String,
@@ -352,7 +352,7 @@ pub struct TunStatus {
 }
 
 /// The source of the MTU of the TUN device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum MtuSource {
     /// The limits of the paths to peers.
@@ -372,7 +372,7 @@ fn yes() -> bool {
 }
 
 /// The UDP socket.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, taut_json::Deserialize)]
 pub struct UdpStatus {
     /// Offloads in force: `gso`, `gro`.
     pub offload: Vec<String>,
@@ -383,7 +383,7 @@ pub struct UdpStatus {
 }
 
 /// The connection to the coordinator.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, taut_json::Deserialize)]
 pub struct CoordinatorStatus {
     /// The URL in use, or the first one.
     pub url: String,

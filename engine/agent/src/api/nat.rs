@@ -14,10 +14,10 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// The NAT in front of this node, as relays see it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct NatStatus {
     /// The common name.
     pub kind: NatKind,
@@ -57,7 +57,7 @@ impl NatStatus {
 }
 
 /// Kinds of NAT by their common names.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NatKind {
     /// Not known.
@@ -116,7 +116,7 @@ impl fmt::Display for NatKind {
 }
 
 /// Mapping behaviours (RFC 4787, section 4.1).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MappingBehaviour {
     /// Not known: too few answers.
@@ -148,7 +148,7 @@ impl fmt::Display for MappingBehaviour {
 }
 
 /// Filtering behaviours (RFC 4787, section 5).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Filtering {
     /// Not known.

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::net::SocketAddr;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// The path of packets to a peer.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, taut_json::Deserialize)]
 pub struct PathStatus {
     /// The kind of path.
     pub kind: PathKind,
@@ -42,7 +42,7 @@ impl PathStatus {
 }
 
 /// Kinds of path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PathKind {
     /// No path is proven yet.

@@ -2,13 +2,13 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use taut_base::PublicKey;
 
 use super::PathStatus;
 
 /// The status of a peer.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, taut_json::Deserialize)]
 pub struct PeerStatus {
     /// Its name.
     pub name: String,
@@ -47,7 +47,7 @@ pub struct PeerStatus {
 }
 
 /// Packets of a peer's flows that were marked on this node, since the daemon started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct CongestionMarks {
     /// Packets from the peer, which filled the receive queue of a socket.
     pub received: u64,
@@ -56,7 +56,7 @@ pub struct CongestionMarks {
 }
 
 /// Effects of changes of a peer's path and lanes, since the daemon started.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct PathChanges {
     /// Bytes of packets to it that were held for a moment to keep their order.
     pub held_bytes: u64,
@@ -67,7 +67,7 @@ pub struct PathChanges {
 }
 
 /// Bytes of IP packets by kind of path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct Traffic {
     /// Directly to and from the peer.
     pub direct: Bytes,
@@ -76,7 +76,7 @@ pub struct Traffic {
 }
 
 /// Bytes in both directions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct Bytes {
     /// Received.
     pub received: u64,
@@ -85,7 +85,7 @@ pub struct Bytes {
 }
 
 /// A session.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, taut_json::Deserialize)]
 pub struct SessionStatus {
     /// Seconds since its handshake.
     pub age_s: f64,

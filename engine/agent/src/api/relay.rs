@@ -2,10 +2,10 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// A relay of the network.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, taut_json::Deserialize)]
 pub struct RelayStatus {
     /// The relay's name.
     pub name: String,
@@ -28,7 +28,7 @@ pub struct RelayStatus {
 }
 
 /// Transports to a relay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RelayVia {
     /// UDP.
@@ -51,7 +51,7 @@ impl RelayVia {
 }
 
 /// A WebSocket to a relay.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct WebSocketStatus {
     /// The URL.
     pub url: String,
@@ -64,7 +64,7 @@ pub struct WebSocketStatus {
 }
 
 /// States of the binding to a relay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum RelayState {
     /// Not in use.
@@ -93,7 +93,7 @@ impl RelayState {
 }
 
 /// The port mappings of the router in front of this host.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct PortMapStatus {
     /// `PCP`, `NAT-PMP` or `UPnP-IGD`; `null` when no gateway speaks any.
     pub protocol: Option<String>,

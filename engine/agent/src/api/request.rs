@@ -2,8 +2,8 @@
 
 use std::net::IpAddr;
 
+use serde::Serialize;
 use serde::de::Error;
-use serde::{Deserialize, Serialize};
 use taut_base::Prefix;
 use taut_netmap::Connection;
 
@@ -133,7 +133,7 @@ impl ApiRequest {
 }
 
 /// The kind of a request, the field `command`.
-#[derive(Deserialize)]
+#[derive(taut_json::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum RequestKind {
     Status,
@@ -153,7 +153,7 @@ enum RequestKind {
 }
 
 /// The fields of all requests: each kind has some of them.
-#[derive(Deserialize)]
+#[derive(taut_json::Deserialize)]
 struct RequestFields {
     command: RequestKind,
     peer: Option<String>,

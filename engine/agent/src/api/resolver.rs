@@ -1,11 +1,11 @@
 //! The host's resolver, as far as it asks for the network's names.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::Failure;
 
 /// The state of the host's resolver.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct ResolverStatus {
     /// The resolver that asks this node for the network's names; `null` if none does.
     pub by: Option<ResolverBackEnd>,
@@ -14,7 +14,7 @@ pub struct ResolverStatus {
 }
 
 /// A way to have the host ask this node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ResolverBackEnd {
     /// systemd-resolved, with domains of our link.

@@ -1,6 +1,6 @@
 //! The responses of the daemon.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::{Failure, LogPart, Reach, SettingsStatus, Status, Why};
 
@@ -30,7 +30,7 @@ pub enum ApiResponse {
 }
 
 /// The kind of a response, the field `answer`.
-#[derive(Deserialize)]
+#[derive(taut_json::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 enum Answer {
     Status,
@@ -50,11 +50,11 @@ impl ApiResponse {
     /// # Errors
     /// If the line is no response that this version knows.
     pub fn read(line: &[u8]) -> Result<Self, taut_json::Error> {
-        #[derive(Deserialize)]
+        #[derive(taut_json::Deserialize)]
         struct Kind {
             answer: Answer,
         }
-        #[derive(Deserialize)]
+        #[derive(taut_json::Deserialize)]
         struct Metrics {
             text: String,
         }

@@ -1,10 +1,10 @@
 //! Subnet routes, as users see them.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use taut_base::Prefix;
 
 /// The subnet routes of this node and of its peers.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct RoutesStatus {
     /// Prefixes behind this node that it offers.
     pub advertised: Vec<AdvertisedStatus>,
@@ -15,7 +15,7 @@ pub struct RoutesStatus {
 }
 
 /// A prefix behind this node.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct AdvertisedStatus {
     /// The prefix, as peers see it.
     pub route: Prefix,
@@ -26,7 +26,7 @@ pub struct AdvertisedStatus {
 }
 
 /// A prefix behind peers.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct PeerRouteStatus {
     /// The prefix.
     pub route: Prefix,

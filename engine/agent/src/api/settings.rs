@@ -1,9 +1,9 @@
 //! Settings, as users see them.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// The settings of the daemon.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct SettingsStatus {
     /// [`super::SCHEMA`].
     pub schema: u32,
@@ -14,7 +14,7 @@ pub struct SettingsStatus {
 }
 
 /// A setting.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct SettingStatus {
     /// Its name, such as `lanes`.
     pub name: String,
@@ -27,7 +27,7 @@ pub struct SettingStatus {
 }
 
 /// A change of a setting.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub struct SettingChange {
     /// Its name.
     pub name: String,

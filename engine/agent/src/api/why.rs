@@ -2,12 +2,12 @@
 
 use std::net::SocketAddr;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::{NatKind, NatStatus, PathStatus, SessionStatus};
 
 /// The path to a peer, its reason, and what was tried.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, taut_json::Deserialize)]
 pub struct Why {
     /// [`super::SCHEMA`].
     pub schema: u32,
@@ -37,7 +37,7 @@ pub struct Why {
 }
 
 /// The state of one way: from the first lane's socket to an endpoint of the peer, or to a relay.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, taut_json::Deserialize)]
 pub struct WayStatus {
     /// The peer's endpoint, or the relay's.
     pub endpoint: SocketAddr,

@@ -36,7 +36,7 @@ mod surroundings;
 
 use std::net::IpAddr;
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use taut_base::Prefix;
 use taut_dns::reverse_zones;
 use taut_netmap::{SPECIAL, is_below};
@@ -79,7 +79,7 @@ pub(crate) struct NamedNetwork {
 }
 
 /// What the host's resolver should do while the network is up.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub(crate) struct Wanted {
     /// The TUN device.
     pub(crate) interface: String,
@@ -173,7 +173,7 @@ impl Wanted {
 }
 
 /// What became of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, taut_json::Deserialize)]
 pub(crate) struct Report {
     /// The resolver that asks the stub, if one does.
     pub(crate) back_end: Option<ResolverBackEnd>,
