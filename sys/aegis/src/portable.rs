@@ -14,31 +14,39 @@ const ONES: u64 = 0x0101_0101_0101_0101;
 #[derive(Clone, Copy)]
 pub(crate) struct Row([u8; ROW]);
 
+// Nothing of it is inlined: the round takes nearly all of the time, and the state has dozens of each of these steps, which would be 25 kB of code.
 impl crate::state::Row for Row {
+    #[inline(never)]
     fn load(bytes: &[u8; ROW]) -> Self {
         Self(*bytes)
     }
 
+    #[inline(never)]
     fn store(self, bytes: &mut [u8; ROW]) {
         *bytes = self.0;
     }
 
+    #[inline(never)]
     fn repeat(block: &[u8; BLOCK]) -> Self {
         Self(array::from_fn(|place| block[place % BLOCK]))
     }
 
+    #[inline(never)]
     fn xor(self, other: Self) -> Self {
         Self(array::from_fn(|place| self.0[place] ^ other.0[place]))
     }
 
+    #[inline(never)]
     fn xor3(self, second: Self, third: Self) -> Self {
         self.xor(second).xor(third)
     }
 
+    #[inline(never)]
     fn and(self, other: Self) -> Self {
         Self(array::from_fn(|place| self.0[place] & other.0[place]))
     }
 
+    #[inline(never)]
     fn round(self, key: Self) -> Self {
         // Byte 4 · column + row of a block comes from the column that is `row` columns further (ShiftRows).
         let shifted: [u8; ROW] = array::from_fn(|place| {
@@ -57,6 +65,7 @@ impl crate::state::Row for Row {
         }))
     }
 
+    #[inline(never)]
     fn fold(self) -> [u8; BLOCK] {
         array::from_fn(|place| (0..ROW / BLOCK).fold(0, |sum, block| sum ^ self.0[BLOCK * block + place]))
     }
