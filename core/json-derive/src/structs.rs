@@ -20,18 +20,6 @@ pub(crate) fn read(input: &DeriveInput, fields: &FieldsNamed) -> Result<TokenStr
         let own = Attributes::read(&field.attrs)?;
         let Field { ident: Some(field_ident), ty, .. } = field else { continue };
         let name = own.name(&field_ident.to_string(), &all);
-        let value = match &own.with {
-            None => quote!(map.next_value()?),
-            Some(module) => quote!({
-                struct With(#ty);
-                impl<'de> ::serde::Deserialize<'de> for With {
-                    fn deserialize<D: ::serde::Deserializer<'de>>(deserializer: D) -> ::core::result::Result<Self, D::Error> {
-                        #module::deserialize(deserializer).map(With)
-                    }
-                }
-                map.next_value::<With>()?.0
-            }),
-        };
         // A field that may be absent begins with what it is then; any other begins empty.
         let start = match &own.default {
             Some(Default::OfType) => Some(quote!(::core::default::Default::default())),
@@ -39,17 +27,33 @@ pub(crate) fn read(input: &DeriveInput, fields: &FieldsNamed) -> Result<TokenStr
             None if is_option(ty) && own.with.is_none() => Some(quote!(::core::option::Option::None)),
             None => None,
         };
+        let read = match (&own.with, &start) {
+            (None, Some(_)) => quote!(::taut_json::derive::field(&mut map, &mut parts.#field_ident)?),
+            (None, None) => quote!(::taut_json::derive::some(&mut map, &mut parts.#field_ident)?),
+            (Some(module), start) => {
+                let value = quote!(map.next_value::<With>()?.0);
+                let value = if start.is_some() { value } else { quote!(::core::option::Option::Some(#value)) };
+                quote!({
+                    struct With(#ty);
+                    impl<'de> ::serde::Deserialize<'de> for With {
+                        fn deserialize<D: ::serde::Deserializer<'de>>(deserializer: D) -> ::core::result::Result<Self, D::Error> {
+                            #module::deserialize(deserializer).map(With)
+                        }
+                    }
+                    parts.#field_ident = #value;
+                })
+            }
+        };
+        reads.push(quote!(#number => #read));
         match start {
             Some(start) => {
                 places.push(quote!(#field_ident: #ty));
                 starts.push(quote!(#field_ident: #start));
-                reads.push(quote!(#number => parts.#field_ident = #value));
                 ends.push(quote!(#field_ident: parts.#field_ident));
             }
             None => {
                 places.push(quote!(#field_ident: ::core::option::Option<#ty>));
                 starts.push(quote!(#field_ident: ::core::option::Option::None));
-                reads.push(quote!(#number => parts.#field_ident = ::core::option::Option::Some(#value)));
                 ends.push(quote!(#field_ident: ::taut_json::derive::required(parts.#field_ident, #name)?));
             }
         }
@@ -78,7 +82,7 @@ pub(crate) fn read(input: &DeriveInput, fields: &FieldsNamed) -> Result<TokenStr
                     while let ::core::option::Option::Some(number) = map.next_key_seed(&mut names)? {
                         match number {
                             #(#reads,)*
-                            _ => drop(map.next_value::<::serde::de::IgnoredAny>()?),
+                            _ => ::taut_json::derive::unknown(&mut map)?,
                         }
                     }
                     ::core::result::Result::Ok(#ident { #(#ends,)* })

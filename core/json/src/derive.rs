@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, Error, Visitor};
+use serde::de::{Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 
 /// The names of the fields of a type, and which of them were read.
 pub struct Names {
@@ -34,6 +34,36 @@ impl<'de> DeserializeSeed<'de> for &mut Names {
         }
         Ok(number)
     }
+}
+
+/// Reads a field into its place, in a function of its own for each type: inlined, each field of each type would be a hundred bytes of code.
+///
+/// # Errors
+/// If it is not of this type.
+#[inline(never)]
+pub fn field<'de, T: Deserialize<'de>, M: MapAccess<'de>>(map: &mut M, place: &mut T) -> Result<(), M::Error> {
+    *place = map.next_value()?;
+    Ok(())
+}
+
+/// Reads a field that has to be there; see [`field`].
+///
+/// # Errors
+/// If it is not of this type.
+#[inline(never)]
+pub fn some<'de, T: Deserialize<'de>, M: MapAccess<'de>>(map: &mut M, place: &mut Option<T>) -> Result<(), M::Error> {
+    *place = Some(map.next_value()?);
+    Ok(())
+}
+
+/// Passes over a field.
+///
+/// # Errors
+/// If it is malformed.
+#[inline(never)]
+pub fn unknown<'de, M: MapAccess<'de>>(map: &mut M) -> Result<(), M::Error> {
+    map.next_value::<IgnoredAny>()?;
+    Ok(())
 }
 
 /// Returns a field that has to be there.
