@@ -8,6 +8,7 @@
 //! - [`ecn`]: explicit congestion notification through the tunnel.
 //! - [`forwarded`], [`proxy`]: the client's address behind a reverse proxy, from a request's headers or from the PROXY protocol.
 //! - [`stun`]: the address of a socket as a server sees it.
+//! - [`websocket`]: the frames of a WebSocket, at the client's end.
 //! - [`split`]: a superpacket from the TUN, segment by segment, straight into a send buffer.
 //! - [`pieces`]: a packet that is too long for its path, in several messages.
 //! - [`mss`]: the segment size that new TCP connections announce, lowered to the MTU.
@@ -40,4 +41,5 @@ pub mod tcp;
 mod testkit;
 pub mod udp;
 pub mod vnet;
+pub mod websocket;
 pub mod wireguard;

@@ -6,6 +6,8 @@ use std::io;
 
 use taut_base::is_printable;
 
+use crate::websocket::WebSocketError;
+
 /// The reason why a connection or a channel failed, as text for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Broken(pub String);
@@ -18,29 +20,58 @@ impl fmt::Display for Broken {
 
 impl Error for Broken {}
 
-/// Returns the error of a channel's WebSocket as text for the user.
-pub(crate) fn explain(error: tungstenite::Error) -> Broken {
-    use io::ErrorKind as Kind;
-    use tungstenite::Error as Ws;
-    use tungstenite::error::ProtocolError;
-    Broken(match error {
-        Ws::Http(response) => format!(
-            "it answered with HTTP status {} instead of a control channel; is this the coordinator's URL?",
-            response.status().as_u16()
-        ),
-        Ws::Io(error) if matches!(error.kind(), Kind::WouldBlock | Kind::TimedOut) => String::from("no answer in time"),
-        Ws::Io(error) if matches!(error.kind(), Kind::ConnectionReset | Kind::BrokenPipe | Kind::UnexpectedEof) => {
-            String::from("the coordinator closed the connection")
+/// The server that a WebSocket leads to, for the text of an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Server {
+    /// A coordinator, for its control channel.
+    Coordinator,
+    /// A relay.
+    Relay,
+}
+
+impl Server {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Coordinator => "the coordinator",
+            Self::Relay => "the relay",
         }
-        Ws::Io(error) => error.to_string(),
-        Ws::ConnectionClosed | Ws::AlreadyClosed | Ws::Protocol(ProtocolError::ResetWithoutClosingHandshake) => {
-            String::from("the coordinator closed the connection")
-        }
-        Ws::Protocol(ProtocolError::HandshakeIncomplete) => {
-            String::from("the coordinator closed the connection before it answered")
-        }
-        other => format!("the server at this URL does not speak WebSocket as expected: {other}"),
-    })
+    }
+}
+
+impl WebSocketError {
+    /// Returns the error as text for the user.
+    pub fn explain(self, server: Server) -> Broken {
+        use io::ErrorKind as Kind;
+        let closed = || format!("{} closed the connection", server.name());
+        Broken(match self {
+            Self::Status(status) => match server {
+                Server::Coordinator => format!(
+                    "it answered with HTTP status {status} instead of a control channel; is this the coordinator's URL?"
+                ),
+                Server::Relay => {
+                    format!("it answered with HTTP status {status} instead of a WebSocket; is this a relay's URL?")
+                }
+            },
+            Self::Io(error) => match error.kind() {
+                Kind::WouldBlock | Kind::TimedOut => return no_answer(),
+                Kind::ConnectionReset | Kind::BrokenPipe | Kind::UnexpectedEof => closed(),
+                _ => error.to_string(),
+            },
+            Self::Closed => closed(),
+            Self::NoAnswer => format!("{} before it answered", closed()),
+            Self::Opening(why) => not_websocket(why),
+            Self::Frame(bad) => not_websocket(bad),
+        })
+    }
+}
+
+fn not_websocket(why: impl fmt::Display) -> String {
+    format!("the server at this URL does not speak WebSocket as expected: {why}")
+}
+
+/// Returns the error of a server that does not answer.
+pub(crate) fn no_answer() -> Broken {
+    Broken(String::from("no answer in time"))
 }
 
 /// Returns a text from the network for a terminal: only its printable characters, and at most 200 of them.

@@ -4,7 +4,7 @@
 //! any certificate of an https front is accepted.
 //!
 //! - [`Dial`] opens a [`SealedChannel`] on a short-lived thread, and can be cancelled at any moment;
-//! - [`connect`] opens the [`Stream`] below, for other uses of a WebSocket;
+//! - [`connect`] opens the [`Stream`] below, for other uses of a [`WebSocket`];
 //! - [`resolve`] finds the addresses of a name, also where the host cannot;
 //! - [`Backoff`] tells the pause before the next attempt.
 //!
@@ -28,9 +28,10 @@ mod tls;
 #[path = "no_tls.rs"]
 mod tls;
 mod url;
+mod websocket;
 
 pub use backoff::Backoff;
-pub use broken::Broken;
+pub use broken::{Broken, Server};
 pub use dial::{Cancel, Dial, Stage, connect};
 pub use fetch::{AUTHORITIES, download, fetch};
 pub use names::{LookUp, MAX_ADDRESSES, look_up, look_up_by, resolve};
@@ -38,3 +39,4 @@ pub use random::{Jitter, private_key};
 pub use sealed_channel::{ChannelTarget, Received, SealedChannel};
 pub use stream::Stream;
 pub use url::{BadUrl, Url};
+pub use websocket::{Message, WebSocket, WebSocketError, WebSocketLimits};

@@ -8,21 +8,22 @@ use serde::Serialize;
 use taut_base::{PrivateKey, PublicKey};
 use taut_noise::Transport;
 use taut_noise::ik::Initiator;
-use tungstenite::handshake::HandshakeError;
-use tungstenite::protocol::WebSocketConfig;
-use tungstenite::{Message, WebSocket};
 
-use crate::broken::{Broken, explain, printable};
+use crate::broken::{Broken, Server, no_answer, printable};
 use crate::random;
 use crate::stream::Stream;
 use crate::url::Url;
+use crate::websocket::{Message, WebSocket, WebSocketError, WebSocketLimits};
 
-/// Bytes of the read buffer and of the write buffer. The default of tungstenite, 128 KiB each, would be a twentieth of the node's memory.
+/// Bytes of the read buffer, 4 KiB: most messages are shorter, and the buffer exists as long as the channel.
 const BUFFER: usize = 4096;
 
 /// Limit on the bytes received since the last complete message, 32 MiB: twice the longest message, because TLS, frame headers and pings count, too. Beyond it
 /// the channel counts as broken. Without a limit, a message of endless frames would never complete.
 const MOST_UNFINISHED: u64 = 2 * taut_noise::MAX_MESSAGE as u64;
+
+/// Limit on the bytes that wait for a coordinator, 32 MiB: twice the longest message. Beyond it the channel counts as broken.
+const MOST_WAITING: usize = 2 * taut_noise::MAX_MESSAGE;
 
 /// A channel to a coordinator after its handshakes.
 pub struct SealedChannel {
@@ -30,8 +31,6 @@ pub struct SealedChannel {
     transport: Transport,
     /// Total of received bytes at the last complete message.
     bytes_at_message: u64,
-    /// True if bytes are buffered because the socket does not take them yet.
-    blocked: bool,
     /// True if the other end has closed the connection, so that nothing is sent any more.
     closed_for_writing: bool,
     /// The addresses to which the name of the URL's host resolved.
@@ -70,29 +69,19 @@ impl SealedChannel {
     /// # Errors
     /// If the server does not answer in time, or is not the coordinator.
     pub fn open(stream: Stream, url: &Url, target: &ChannelTarget) -> Result<Self, Broken> {
-        // The library requires a scheme, but the stream exists already.
-        let request = format!("ws://{}{}{}", url.authority(), url.path, target.path);
-        let config = WebSocketConfig::default()
-            .read_buffer_size(BUFFER)
-            .write_buffer_size(0)
-            .max_message_size(Some(target.max_message))
-            .max_frame_size(Some(target.max_message));
-        let (mut socket, _) =
-            tungstenite::client::client_with_config(request, stream, Some(config)).map_err(|error| match error {
-                HandshakeError::Interrupted(_) => Broken(String::from("no answer in time")),
-                HandshakeError::Failure(error) => explain(error),
-            })?;
+        let limits = WebSocketLimits { read: BUFFER, message: target.max_message, waiting: MOST_WAITING };
+        let path = format!("{}{}", url.path, target.path);
+        let mut socket = WebSocket::open(stream, &url.authority(), &path, limits).map_err(explain)?;
         let transport = shake_hands(&mut socket, target)?;
-        let tcp = socket.get_ref().socket();
+        let tcp = socket.stream().socket();
         tcp.set_nonblocking(true)
             .and_then(|()| tcp.set_read_timeout(None))
             .map_err(|error| Broken(error.to_string()))?;
-        socket.get_mut().begin_turn();
+        socket.stream_mut().begin_turn();
         Ok(Self {
-            bytes_at_message: socket.get_ref().total(),
+            bytes_at_message: socket.stream().total(),
             socket,
             transport,
-            blocked: false,
             closed_for_writing: false,
             addresses: Vec::new(),
         })
@@ -109,8 +98,9 @@ impl SealedChannel {
         }
         let plain = taut_json::to_vec(message).map_err(|error| Broken(error.to_string()))?;
         let sealed = self.transport.seal(&plain);
-        let written = self.socket.write(Message::binary(sealed));
-        self.settle(written)?;
+        if !self.socket.queue(&sealed).map_err(explain)? {
+            return Err(Broken(String::from("the coordinator sends, but reads nothing: 32 MiB wait for it")));
+        }
         self.flush()
     }
 
@@ -122,31 +112,25 @@ impl SealedChannel {
         if self.closed_for_writing {
             return Ok(());
         }
-        let flushed = self.socket.flush();
-        self.settle(flushed)
-    }
-
-    fn settle(&mut self, result: Result<(), tungstenite::Error>) -> Result<(), Broken> {
-        use io::ErrorKind as Kind;
-        match result {
-            Ok(()) => self.blocked = false,
-            Err(tungstenite::Error::Io(error)) if error.kind() == Kind::WouldBlock => self.blocked = true,
-            Err(tungstenite::Error::Io(error)) if matches!(error.kind(), Kind::ConnectionReset | Kind::BrokenPipe) => {
-                (self.blocked, self.closed_for_writing) = (false, true);
+        match self.socket.flush() {
+            Err(WebSocketError::Io(error))
+                if matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe) =>
+            {
+                self.closed_for_writing = true;
+                Ok(())
             }
-            Err(error) => return Err(explain(error)),
+            flushed => flushed.map_err(explain),
         }
-        Ok(())
     }
 
     /// Returns true if [`Self::flush`] has to be called when the socket is writable.
     pub fn wants_write(&self) -> bool {
-        self.blocked
+        self.socket.is_blocked() && !self.closed_for_writing
     }
 
     /// Starts a turn of [`Self::receive`], which reads a bounded number of bytes.
     pub fn begin_turn(&mut self) {
-        self.socket.get_mut().begin_turn();
+        self.socket.stream_mut().begin_turn();
     }
 
     /// Returns the next message.
@@ -154,34 +138,32 @@ impl SealedChannel {
     /// # Errors
     /// If the channel is broken, or the other end closed it.
     pub fn receive(&mut self) -> Result<Received, Broken> {
-        if self.socket.get_ref().total().saturating_sub(self.bytes_at_message) > MOST_UNFINISHED {
+        if self.socket.stream().total().saturating_sub(self.bytes_at_message) > MOST_UNFINISHED {
             return Err(Broken(String::from(
                 "32 MiB came without a complete message of the coordinator; a proxy in between may be broken",
             )));
         }
-        let sealed = match self.socket.read() {
-            Ok(Message::Binary(sealed)) => sealed,
-            Ok(Message::Close(frame)) => {
-                let reason = frame.map(|frame| frame.reason.to_string()).filter(|reason| !reason.is_empty());
+        let sealed = match self.socket.read().map_err(explain)? {
+            Some(Message::Binary(sealed)) => sealed,
+            Some(Message::Close(reason)) => {
                 // The close frame is outside the encrypted channel: over http:// anybody on the way may have written it.
-                let reason =
-                    reason.map(|reason| format!(" (unverified text: {})", printable(&reason))).unwrap_or_default();
+                let reason = match reason.is_empty() {
+                    true => reason,
+                    false => format!(" (unverified text: {})", printable(&reason)),
+                };
                 return Err(Broken(format!("the server closed the channel{reason}")));
             }
-            Ok(_) => return Ok(Received::Other),
-            Err(tungstenite::Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => {
-                return Ok(Received::Nothing);
-            }
-            Err(error) => return Err(explain(error)),
+            Some(Message::Text | Message::Control) => return Ok(Received::Other),
+            None => return Ok(Received::Nothing),
         };
-        let plain = self.transport.open(sealed.into()).map_err(|error| Broken(error.to_string()))?;
-        self.bytes_at_message = self.socket.get_ref().total();
+        let plain = self.transport.open(sealed).map_err(|error| Broken(error.to_string()))?;
+        self.bytes_at_message = self.socket.stream().total();
         Ok(Received::Message(plain))
     }
 
     /// Returns the number of bytes received so far.
     pub fn received(&self) -> u64 {
-        self.socket.get_ref().received()
+        self.socket.stream().received()
     }
 
     /// Notes all addresses of the URL's host.
@@ -191,29 +173,29 @@ impl SealedChannel {
 
     /// Returns the coordinator's addresses, or those of a proxy in front of it: the address in use first, then the other addresses of its host name.
     pub fn addresses(&self) -> Vec<IpAddr> {
-        let peer = self.socket.get_ref().socket().peer_addr().ok().map(|address| address.ip().to_canonical());
+        let peer = self.socket.stream().socket().peer_addr().ok().map(|address| address.ip().to_canonical());
         peer.into_iter().chain(self.addresses.iter().copied()).collect()
     }
 
     /// Returns true if this host's source address changed since the channel was opened. Answers on such a channel cannot arrive.
     pub fn is_stale(&self) -> bool {
-        self.socket.get_ref().is_stale()
+        self.socket.stream().is_stale()
     }
 
     /// Returns true if this host has a route to the other end of the channel.
     pub fn has_route(&self) -> bool {
-        self.socket.get_ref().source_address().is_ok()
+        self.socket.stream().source_address().is_ok()
     }
 
     /// Closes the channel. Sends a close frame first if the socket takes one without blocking.
     pub fn close(&mut self) {
-        let _ = self.socket.close(None);
+        let _ = self.socket.close();
     }
 }
 
 impl AsFd for SealedChannel {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.get_ref().as_fd()
+        self.socket.stream().as_fd()
     }
 }
 
@@ -224,13 +206,17 @@ fn shake_hands(socket: &mut WebSocket<Stream>, target: &ChannelTarget) -> Result
         Initiator::start(&target.prologue, &target.key, &target.coordinator, ephemeral).map_err(|_| {
             Broken(String::from("the coordinator's key in the token is no key; ask the operator for a new token"))
         })?;
-    socket.send(Message::binary(first.to_vec())).map_err(explain)?;
+    socket.queue(&first).and_then(|_| socket.flush()).map_err(explain)?;
     let second = loop {
-        match socket.read().map_err(explain)? {
+        match socket.read().map_err(explain)?.ok_or_else(no_answer)? {
             Message::Binary(second) => break second,
-            Message::Ping(_) | Message::Pong(_) => {}
-            _ => return Err(wrong_server()),
+            Message::Control => {}
+            Message::Text | Message::Close(_) => return Err(wrong_server()),
         }
     };
     initiator.finish(&second).map_err(|_| wrong_server())
+}
+
+fn explain(error: WebSocketError) -> Broken {
+    error.explain(Server::Coordinator)
 }

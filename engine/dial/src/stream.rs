@@ -30,7 +30,7 @@ enum StreamKind {
 /// A socket with a read budget per turn.
 ///
 /// TLS and WebSocket read until a record or a message is complete, regardless of the number of bytes. A read beyond the budget fails with `WouldBlock`, as if
-/// the kernel had no bytes; both libraries keep what they have read, and the poller reports the rest. Before the first turn the budget is that of the
+/// the kernel had no bytes; both keep what they have read, and the poller reports the rest. Before the first turn the budget is that of the
 /// handshakes, and a read beyond it fails for good.
 struct Socket {
     tcp: TcpStream,

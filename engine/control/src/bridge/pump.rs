@@ -7,10 +7,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use taut_base::MAX_DATAGRAM;
-use taut_dial::{Stage, Stream};
+use taut_dial::{Broken, Message, Server, Stage, Stream, WebSocket, WebSocketError, WebSocketLimits};
 use taut_event::{Events, Interest, Poller, Waker};
-use tungstenite::protocol::WebSocketConfig;
-use tungstenite::{Error, Message, WebSocket};
 
 use super::Shared;
 
@@ -35,15 +33,8 @@ const MOST_STALE: usize = 4_096;
 const LANE: u64 = 1;
 const STREAM: u64 = 2;
 
-/// Returns the buffer sizes of a bridge's WebSocket.
-pub(super) fn config() -> WebSocketConfig {
-    WebSocketConfig::default()
-        .read_buffer_size(READ)
-        .write_buffer_size(GATHER)
-        .max_write_buffer_size(MOST_WAITING)
-        .max_message_size(Some(MAX_DATAGRAM))
-        .max_frame_size(Some(MAX_DATAGRAM))
-}
+/// The buffer sizes of a bridge's WebSocket.
+pub(super) const LIMITS: WebSocketLimits = WebSocketLimits { read: READ, message: MAX_DATAGRAM, waiting: MOST_WAITING };
 
 /// Reason why an open bridge closed.
 pub(super) enum CloseReason {
@@ -58,8 +49,6 @@ pub(super) struct Pump<'b> {
     lane: &'b UdpSocket,
     poller: &'b Poller,
     shared: &'b Shared,
-    /// True if the stream takes no more bytes at present.
-    blocked: bool,
     /// True if the poller watches for room to write.
     watches_write: bool,
     /// True if messages may be waiting in buffers: they were read from the socket already, so the poller does not report them.
@@ -78,19 +67,18 @@ impl<'b> Pump<'b> {
     ) -> io::Result<Self> {
         let datagram = vec![0; MAX_DATAGRAM];
         // If a later step fails, dropping the pump undoes the earlier ones.
-        let bytes_at_message = socket.get_ref().total();
+        let bytes_at_message = socket.stream().total();
         let mut pump = Self {
             socket,
             lane,
             poller,
             shared,
-            blocked: false,
             watches_write: false,
             may_have_more: true,
             bytes_at_message,
             datagram,
         };
-        let tcp = pump.socket.get_ref().socket();
+        let tcp = pump.socket.stream().socket();
         tcp.set_nonblocking(true)?;
         tcp.set_read_timeout(None)?;
         // After this call, dropping the handle shuts the connection down, even while the thread waits.
@@ -104,7 +92,7 @@ impl<'b> Pump<'b> {
             shared.dropped_out.fetch_add(1, Ordering::Relaxed);
         }
         poller.add(lane.as_fd(), LANE, Interest::READ)?;
-        poller.add(pump.socket.get_ref().as_fd(), STREAM, Interest::READ)?;
+        poller.add(pump.socket.stream().as_fd(), STREAM, Interest::READ)?;
         Ok(pump)
     }
 
@@ -129,16 +117,14 @@ impl<'b> Pump<'b> {
     }
 
     fn must_close(&self) -> bool {
-        let moved = self.shared.host_changed.swap(false, Ordering::AcqRel) && self.socket.get_ref().is_stale();
+        let moved = self.shared.host_changed.swap(false, Ordering::AcqRel) && self.socket.stream().is_stale();
         let reconnect = self.shared.reconnect.swap(false, Ordering::AcqRel);
         moved || reconnect || self.shared.cancel.is_cancelled()
     }
 
     fn turn(&mut self, lane: bool, stream: bool, writable: bool) -> Result<(), String> {
-        if writable && self.blocked {
-            self.blocked = false;
-            let flushed = self.socket.flush();
-            self.settle(flushed)?;
+        if writable && self.socket.is_blocked() {
+            self.socket.flush().map_err(explain)?;
         }
         // Messages are read on any event of the stream, because TLS may have read while it wrote.
         if stream || self.may_have_more {
@@ -147,10 +133,10 @@ impl<'b> Pump<'b> {
         if lane {
             self.read_lane()?;
         }
-        if self.blocked != self.watches_write {
-            self.watches_write = self.blocked;
-            let interest = if self.blocked { Interest::READ_WRITE } else { Interest::READ };
-            self.poller.modify(self.socket.get_ref().as_fd(), STREAM, interest).map_err(|error| error.to_string())?;
+        if self.socket.is_blocked() != self.watches_write {
+            self.watches_write = !self.watches_write;
+            let interest = if self.watches_write { Interest::READ_WRITE } else { Interest::READ };
+            self.poller.modify(self.socket.stream().as_fd(), STREAM, interest).map_err(|error| error.to_string())?;
         }
         Ok(())
     }
@@ -163,52 +149,41 @@ impl<'b> Pump<'b> {
                 // The lane's socket is being replaced, or was closed. Only this datagram is lost.
                 Err(_) => continue,
             };
-            let message = self.datagram.get(..length).unwrap_or_default().to_vec();
-            match self.socket.write(Message::binary(message)) {
-                Err(Error::WriteBufferFull(_)) => {
-                    self.shared.dropped_out.fetch_add(1, Ordering::Relaxed);
-                }
-                written => self.settle(written)?,
+            let datagram = self.datagram.get(..length).unwrap_or_default();
+            if !self.socket.queue(datagram).map_err(explain)? {
+                self.shared.dropped_out.fetch_add(1, Ordering::Relaxed);
+            }
+            if self.socket.waiting() > GATHER && !self.socket.is_blocked() {
+                self.socket.flush().map_err(explain)?;
             }
         }
-        if self.blocked {
-            return Ok(());
+        match self.socket.is_blocked() {
+            true => Ok(()),
+            false => self.socket.flush().map_err(explain),
         }
-        let flushed = self.socket.flush();
-        self.settle(flushed)
     }
 
     fn read_stream(&mut self) -> Result<(), String> {
         self.may_have_more = false;
-        if self.socket.get_ref().total().saturating_sub(self.bytes_at_message) > MOST_UNFINISHED {
+        if self.socket.stream().total().saturating_sub(self.bytes_at_message) > MOST_UNFINISHED {
             return Err(String::from("256 KiB came without a complete message"));
         }
-        self.socket.get_mut().begin_turn();
+        self.socket.stream_mut().begin_turn();
         for _ in 0..TURN {
-            match self.socket.read() {
-                Ok(Message::Binary(message)) => {
-                    self.bytes_at_message = self.socket.get_ref().total();
+            match self.socket.read().map_err(explain)? {
+                Some(Message::Binary(message)) => {
+                    self.bytes_at_message = self.socket.stream().total();
                     if self.lane.send(&message).is_err() {
                         self.shared.dropped_in.fetch_add(1, Ordering::Relaxed);
                     }
                 }
-                Ok(Message::Close(_)) => return Err(String::from("the relay closed the connection")),
-                // The library answers pings; text and pongs are ignored.
-                Ok(_) => {}
-                Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(explain(&error)),
+                Some(Message::Close(_)) => return Err(String::from("the relay closed the connection")),
+                // Pings are answered already.
+                Some(Message::Text | Message::Control) => {}
+                None => return Ok(()),
             }
         }
         self.may_have_more = true;
-        Ok(())
-    }
-
-    fn settle(&mut self, result: Result<(), Error>) -> Result<(), String> {
-        match result {
-            Ok(()) => {}
-            Err(Error::Io(error)) if error.kind() == io::ErrorKind::WouldBlock => self.blocked = true,
-            Err(error) => return Err(explain(&error)),
-        }
         Ok(())
     }
 }
@@ -216,28 +191,13 @@ impl<'b> Pump<'b> {
 impl Drop for Pump<'_> {
     fn drop(&mut self) {
         self.poller.remove(self.lane.as_fd());
-        self.poller.remove(self.socket.get_ref().as_fd());
+        self.poller.remove(self.socket.stream().as_fd());
         // After this the handle cannot shut down a closed descriptor. The call fails only if the bridge was cancelled, which needs no handling here.
         let _ = self.shared.cancel.advance(Stage::Detached);
     }
 }
 
-/// Returns the error as a message for the user.
-pub(super) fn explain(error: &Error) -> String {
-    use io::ErrorKind as Kind;
-    match error {
-        Error::Http(response) => format!(
-            "it answered with HTTP status {} instead of a WebSocket; is this a relay's URL?",
-            response.status().as_u16()
-        ),
-        Error::Io(error) if matches!(error.kind(), Kind::WouldBlock | Kind::TimedOut) => {
-            String::from("no answer in time")
-        }
-        Error::Io(error) if matches!(error.kind(), Kind::ConnectionReset | Kind::BrokenPipe | Kind::UnexpectedEof) => {
-            String::from("the relay closed the connection")
-        }
-        Error::Io(error) => error.to_string(),
-        Error::ConnectionClosed | Error::AlreadyClosed => String::from("the relay closed the connection"),
-        other => other.to_string(),
-    }
+fn explain(error: WebSocketError) -> String {
+    let Broken(why) = error.explain(Server::Relay);
+    why
 }

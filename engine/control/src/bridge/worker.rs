@@ -8,11 +8,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use taut_base::{Prefix, Time};
-use taut_dial::{Backoff, Broken, Jitter, Stage, Stream, Url, connect, resolve};
+use taut_dial::{Backoff, Broken, Jitter, Server, Stage, Stream, Url, WebSocket, connect, resolve};
 use taut_event::{Events, Interest, Poller, Waker, boot_time};
 use taut_path::acceptable;
-use tungstenite::WebSocket;
-use tungstenite::handshake::HandshakeError;
 
 use super::Shared;
 use super::pump::{self, CloseReason, Pump};
@@ -134,15 +132,8 @@ impl BridgeWorker {
             return Err(Broken(format!("{address}: nothing may be sent there")));
         }
         let stream = connect(address, &self.url, &self.shared.cancel)?;
-        // The library requires a scheme, which has no effect because the stream is open already.
-        let target = format!("ws://{}{}", self.url.authority(), self.url.path);
-        let (socket, _) = tungstenite::client::client_with_config(target, stream, Some(pump::config())).map_err(
-            |error| match error {
-                HandshakeError::Interrupted(_) => Broken(format!("{address}: no answer in time")),
-                HandshakeError::Failure(error) => Broken(format!("{address}: {}", pump::explain(&error))),
-            },
-        )?;
-        Ok(socket)
+        WebSocket::open(stream, &self.url.authority(), &self.url.path, pump::LIMITS)
+            .map_err(|error| Broken(format!("{address}: {}", error.explain(Server::Relay))))
     }
 }
 
