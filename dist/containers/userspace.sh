@@ -4,7 +4,7 @@
 #
 #   userspace.sh IMAGE TOKEN [NAME]
 #
-# podman or docker: CONTAINERS=docker userspace.sh …
+# NAME is the container's, its volume's and the node's; without it the container is `taut`, and the node has this host's name. podman or docker: CONTAINERS=docker userspace.sh …
 set -eu
 image=$1 token=$2 name=${3:-taut}
 run=${CONTAINERS:-podman}
@@ -13,5 +13,5 @@ run=${CONTAINERS:-podman}
 "$run" run --detach --name "$name" --network host --read-only --cap-drop all --security-opt no-new-privileges \
     --volume "$name:/var/lib/taut" --tmpfs /run "$image" \
     daemon --tun userspace --socks5 1080 --publish 80=8080
-"$run" exec "$name" /usr/bin/taut up --join "$token"
+"$run" exec "$name" /usr/bin/taut up --join "$token" ${3:+--hostname "$3"}
 "$run" exec "$name" /usr/bin/taut status

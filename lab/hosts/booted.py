@@ -31,7 +31,8 @@ mkdir -p {state}/groups/{group}
 echo $$ > {state}/groups/{group}/cgroup.procs
 exec unshare --cgroup --mount --pid --ipc --uts --fork --kill-child sh -ec '
 cd {state}/root
-hostname {name}
+# mmdebstrap left the name of the machine there, and systemd takes it from there.
+echo {name} > etc/hostname
 mount -t proc proc proc
 mount -t sysfs sysfs sys
 mount -t cgroup2 groups sys/fs/cgroup
@@ -133,7 +134,7 @@ class BootedHost:
     def command(self, *argv):
         """Returns the command line that runs a program in the system, from the lab's side."""
         inside = ["nsenter", f"--target={self._first}", "--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup", "--root", "--wd"]
-        return [*inside, "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8", *map(str, argv)]
+        return [*inside, "env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8", *map(str, argv)]
 
     def run(self, *argv, check=True, timeout=PATIENCE_S):
         """Runs a program to its end and returns its `CompletedProcess`, with output as text."""
