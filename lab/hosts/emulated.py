@@ -38,6 +38,13 @@ def emulator(processor):
     return root.SYSTEM / "usr/bin" / targets.named(processor).qemu
 
 
+def is_big_endian(processor):
+    """Returns true if the processor stores the most significant byte of a number first, which no machine of the lab does."""
+    with program(processor).open("rb") as file:
+        # e_ident[EI_DATA] of an ELF file is 2 then.
+        return file.read(6)[5] == 2
+
+
 def missing_reason(processor):
     """Returns why no host runs programs of this processor here, or an empty string."""
     lacking = next((path for path in (program(processor), emulator(processor)) if not path.exists()), None)
