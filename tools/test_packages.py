@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Tests of tools/shipping that need neither root nor a build."""
 
+import json
 import re
 import shutil
 import subprocess
@@ -191,6 +192,28 @@ class Images(unittest.TestCase):
         self.assertEqual(first, second)
         listed = subprocess.run(["tar", "--list", "--verbose", "--file", "-"], input=first, capture_output=True, check=True).stdout.decode()
         self.assertRegex(listed, r"drwxr-xr-x 0/0 .* run/\n-rwxr-xr-x 0/0 .* usr/bin/taut\nlrwxrwxrwx 0/0 .* var/run -> /run\n")
+
+    def test_podman_and_docker_find_the_same_program_of_each_processor_in_an_image(self):
+        with tempfile.TemporaryDirectory() as folder:
+            binary = Path(folder, "taut")
+            binary.write_bytes(b"program")
+            both = [(targets.named(name), binary) for name in ("x86-64", "armv7")]
+            file = images.make(targets.NODE, both, "0.2.0", 1_700_000_000, Path(folder))
+            subprocess.run(["tar", "--extract", "--file", file, "--directory", folder], check=True)
+
+            def read(name):
+                return json.loads(Path(folder, name).read_text())
+
+            def described(one):
+                return read(f"blobs/{one['digest'].replace(':', '/')}")
+
+            whole = read("index.json")["manifests"][0]
+            self.assertEqual(whole["annotations"]["org.opencontainers.image.ref.name"], "taut:0.2.0")
+            manifests = [described(one) for one in described(whole)["manifests"]]
+            for manifest, listed in zip(manifests, read("manifest.json"), strict=True):
+                self.assertEqual(read(listed["Config"]), described(manifest["config"]))
+                self.assertEqual([layer.rpartition("/")[2] for layer in listed["Layers"]], [one["digest"].partition(":")[2] for one in manifest["layers"]])
+            self.assertEqual([listed["RepoTags"] for listed in read("manifest.json")], [["taut:0.2.0-amd64"], ["taut:0.2.0-armv7"]])
 
 
 class Sources(unittest.TestCase):

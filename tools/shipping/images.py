@@ -1,6 +1,7 @@
 """Images of containers from scratch, as a layout of files (OCI image layout 1.0), one for each program with all its processors. Runs in the root (assemble.py).
 
-Nothing but Python is needed to make one, and podman, buildah and skopeo read it: `podman pull oci-archive:FILE`.
+Nothing but Python is needed to make one. podman, buildah and skopeo read it, `podman pull oci-archive:FILE`, and so does docker, `docker load -i FILE`, which needs a list of
+its own.
 """
 
 import gzip
@@ -26,9 +27,14 @@ class Layout:
 
     def add(self, kind, content, **more):
         """Adds a blob; returns its descriptor."""
-        digest = hashlib.sha256(content).hexdigest()
-        self.files[f"blobs/sha256/{digest}"] = content
-        return {"mediaType": kind, "digest": f"sha256:{digest}", "size": len(content), **more}
+        described = {"mediaType": kind, "digest": f"sha256:{hashlib.sha256(content).hexdigest()}", "size": len(content), **more}
+        self.files[blob(described)] = content
+        return described
+
+
+def blob(described):
+    """Returns the path of a blob in a layout."""
+    return f"blobs/{described['digest'].replace(':', '/')}"
 
 
 def json_bytes(value):
@@ -86,13 +92,24 @@ def add_image(layout, program, target, binary, version, date):
     return layout.add(MANIFEST, json_bytes(manifest), platform=platform)
 
 
+def for_docker(layout, program, manifests, version):
+    """Returns the list of images that docker reads from an archive, in place of the index: each processor's has a tag of its own, such as taut:0.2.0-amd64."""
+    listed = []
+    for described in manifests:
+        manifest, platform = json.loads(layout.files[blob(described)]), described["platform"]
+        tag = f"{program.name}:{version}-{platform['architecture']}{platform.get('variant', '')}"
+        listed.append({"Config": blob(manifest["config"]), "RepoTags": [tag], "Layers": [blob(each) for each in manifest["layers"]]})
+    return json_bytes(listed)
+
+
 def make(program, binaries, version, date, out):
     """Makes the image of a program for all processors: [(target, path of the program)]. Returns its file."""
     layout = Layout()
     manifests = [add_image(layout, program, target, binary, version, date) for target, binary in binaries if target.oci]
     index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}
-    whole = layout.add(INDEX, json_bytes(index), annotations={"org.opencontainers.image.ref.name": version})
+    whole = layout.add(INDEX, json_bytes(index), annotations={"org.opencontainers.image.ref.name": f"{program.name}:{version}"})
     layout.files["index.json"] = json_bytes({"schemaVersion": 2, "mediaType": INDEX, "manifests": [whole]})
+    layout.files["manifest.json"] = for_docker(layout, program, manifests, version)
     file = out / f"{program.name}_{version}.oci.tar"
     file.write_bytes(archive({path: (content, 0o644) for path, content in sorted(layout.files.items())}, date))
     return file
