@@ -141,42 +141,6 @@ def test_fault_l6_an_rpm_installs_works_and_leaves_nothing_but_its_state(lab):
         assert {path for path in files - before[0] if not path.startswith("/var/lib/taut")} == set()
 
 
-def test_the_image_of_the_node_runs_under_podman_with_one_capability(lab):
-    site = Site(lab, "trixie", "podman", "crun")
-    with site.web as web:
-        site.web.copy(package("oci"), "/tmp/image.tar")
-        # The system is on an overlay already, and one overlay does not lie on another.
-        podman = ("podman", "--storage-driver", "vfs")
-        image = web.run(*podman, "pull", "--quiet", "oci-archive:/tmp/image.tar", timeout=3 * PATIENCE_S).stdout.split()[-1]
-        # Not every machine has the controllers of groups that crun sets limits with.
-        confined = ("--cgroups", "disabled", "--network", "host", "--cap-drop", "all", "--cap-add", "NET_ADMIN", "--device", "/dev/net/tun", "--read-only", "--tmpfs", "/run", "--volume", "taut:/var/lib/taut")
-        web.run(*podman, "run", "--detach", "--name", "node", *confined, image, timeout=3 * PATIENCE_S)
-        wait_until(lambda: web.run(*podman, "exec", "node", "/usr/bin/taut", "status", check=False).returncode != 2, "the daemon to answer")
-        web.run(*podman, "exec", "node", "/usr/bin/taut", "up", "--join", site.coordinator.join_token, "--hostname", "web", timeout=2 * PATIENCE_S)
-        site.peer.wait_for_peers("web")
-        site.reach()
-        web.run(*podman, "restart", "node", timeout=2 * PATIENCE_S)
-        site.reach()
-
-
-def test_the_image_of_the_node_runs_rootless_without_a_device_or_a_capability(lab):
-    site = Site(lab, "trixie", "podman", "crun", "uidmap", "curl", "python3")
-    with site.web as web:
-        web.copy(package("oci"), "/tmp/image.tar")
-        web.copy(ROOT / "dist" / "containers" / "userspace.sh", "/tmp/userspace.sh")
-        web.run("useradd", "--create-home", "user")
-        web.run("chmod", "644", "/tmp/image.tar")
-        web.run("sh", "-c", "printf '[storage]\\ndriver = \"vfs\"\\n' > /etc/containers/storage.conf; printf '[containers]\\ncgroups = \"disabled\"\\n[engine]\\ncgroup_manager = \"cgroupfs\"\\n' > /etc/containers/containers.conf")
-        as_user = ("runuser", "-u", "user", "--", "env", "-C", "/home/user", "XDG_RUNTIME_DIR=/tmp/user-run")
-        web.run("install", "-d", "-o", "user", "-m", "700", "/tmp/user-run")
-        image = web.run(*as_user, "podman", "pull", "--quiet", "oci-archive:/tmp/image.tar", timeout=3 * PATIENCE_S).stdout.split()[-1]
-        before = site.traces()[1]
-        web.run(*as_user, "sh", "/tmp/userspace.sh", image, site.coordinator.join_token, "web", timeout=3 * PATIENCE_S)
-        site.peer.wait_for_peers("web")
-        assert site.peer.ping("web")
-        assert site.traces()[1] == before, "nothing of the host's network is changed"
-
-
 # Makes a root with busybox and what an ipk holds (tar archives within one), as a router without glibc and systemd has it. /var is in memory there.
 _ROUTER = """
 mkdir -p {root}/bin {root}/dev/net {root}/proc {root}/etc {root}/tmp {root}/usr/bin
