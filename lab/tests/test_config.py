@@ -63,6 +63,15 @@ def test_everything_that_is_wrong_is_named_with_its_place(tmp_path):
     assert "larger than 256 KiB" in check("--config", file)[2]
 
 
+def test_settings_that_cannot_be_together_are_refused_as_a_daemon_refuses_them(tmp_path):
+    file = tmp_path / "taut.toml"
+    for text, name in (('tun = "userspace"\nkill-switch = true\n', "kill-switch"), ("socks5 = 1080\n", "socks5")):
+        file.write_text(text)
+        code, _, _ = check("--config", file)
+        done = subprocess.run([binary("taut"), "config", "check", "--config", file], capture_output=True, text=True, check=False)
+        assert code == done.returncode == 1 and f"`{name}`" in done.stderr
+
+
 def test_a_mistyped_variable_and_a_file_that_others_may_change_are_warned_of(tmp_path):
     file = tmp_path / "taut.toml"
     file.write_text("lanes = 2\n")

@@ -96,6 +96,16 @@ def test_a_check_tells_of_a_newer_release_and_changes_nothing(host):
         assert (code, said["update_available"]) == (0, False), error
 
 
+def test_the_package_of_this_very_program_is_not_newer(host):
+    own = own_version()
+    # Before a release, packages have a moment that the program does not report.
+    packaged = f"{own}.202611290412" if "-" in own else own
+    host.releases.publish(packaged, host.program.read_bytes())
+    assert host.update()[1]["update_available"] is False
+    host.releases.publish(packaged, b"another program")
+    assert host.update()[1]["update_available"] is ("-" in own)
+
+
 def test_without_a_place_or_a_key_it_says_how_to_name_them(host):
     bare = {"PATH": os.environ["PATH"], "TAUT_CONFIG": "/dev/null"}
     for words, hint in ((["--from", str(host.releases.folder)], "--key FILE"), ([], "--from URL")):

@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 
 use serde::Serialize;
-use taut_agent::api::SCHEMA;
+use taut_agent::api::{Failure, SCHEMA};
 use taut_agent::settings::{Origin, SETTINGS};
 use taut_base::closest;
 
@@ -74,6 +74,9 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         }
     }
     let resolved = flags.resolve()?;
+    if let Some(Failure { message, hint }) = taut_agent::conflict(&resolved.config) {
+        return Err(Fault::failed(message, hint));
+    }
     let checked = check(&resolved);
     if json { output::print_json(&checked) } else { output::print(&text(&checked)) }
 }

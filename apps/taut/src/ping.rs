@@ -80,6 +80,13 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
     let status = client.status()?;
     peers::must_run(&status)?;
     let peer = peers::find(&status, &options.peer)?;
+    if status.userspace.is_some() {
+        // The host would send them to the overlay address on its own link, in the clear.
+        return Err(Fault::failed(
+            "this node has a userspace network, which sends no echo requests of programs of this host",
+            format!("see `taut why {}`, or connect to the peer by the SOCKS5 proxy", peer.name),
+        ));
+    }
     let address = choose(peer, &options)?;
     let mut echoes = Echoes::open(address)?;
     let mut report = Report::new(&peer.name, address);

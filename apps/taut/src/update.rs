@@ -23,7 +23,7 @@ use std::time::Duration;
 use serde::Serialize;
 use taut_agent::api::SCHEMA;
 use taut_base::format_time;
-use taut_release::{MAX_LIST, Program, Release, ReleaseKey, SIGNATURE, Version};
+use taut_release::{Checksum, MAX_LIST, Program, Release, ReleaseKey, SIGNATURE, Version};
 
 use crate::fault::Fault;
 use crate::flags::{Word, Words, default_state, unexpected};
@@ -86,6 +86,8 @@ struct Found {
     place: Place,
     /// The path of this program.
     path: PathBuf,
+    /// True if this program is the one in the release. A program built before a release does not report its moment, so its version alone does not tell.
+    is_this: bool,
 }
 
 /// The object that a check prints with `--json`.
@@ -166,7 +168,8 @@ fn look(options: &Options) -> Result<Found, Fault> {
         .map_err(|error| Fault::failed(format!("the path of this program is not known: {error}"), ""))?;
     let program = release.program(PROGRAM, ARCHITECTURE).cloned();
     let place = Place::find(&path, Path::new("/"));
-    Ok(Found { source, release, own, program, place, path })
+    let is_this = program.as_ref().is_some_and(|program| is_file(&path, program));
+    Ok(Found { source, release, own, program, place, path, is_this })
 }
 
 /// Returns the value of a flag, else of a variable, else of a file.
@@ -227,7 +230,7 @@ fn key(given: Option<String>) -> Result<ReleaseKey, Fault> {
 impl Found {
     /// Returns true if the release is newer than this program.
     fn is_newer(&self) -> bool {
-        self.release.version > self.own
+        self.release.version > self.own && !self.is_this
     }
 
     /// Says what to do next.
@@ -238,6 +241,21 @@ impl Found {
             (Some(_), true) => self.place.advice(&self.release.version),
         }
     }
+}
+
+/// Returns true if the file is this program of a release.
+fn is_file(path: &Path, program: &Program) -> bool {
+    let mut sum = Checksum::new();
+    let read = taut_event::open_regular(path).and_then(|mut file| {
+        let mut block = vec![0; 64 * 1024];
+        loop {
+            match std::io::Read::read(&mut file, &mut block)? {
+                0 => return Ok(()),
+                length => sum.add(&block[..length]),
+            }
+        }
+    });
+    read.is_ok() && sum.finish() == program.sha256
 }
 
 fn show(found: &Found, json: bool) -> Result<(), Fault> {

@@ -69,3 +69,4 @@ pub use lanes::{Steer, Steering};
 pub use outside::run_outside;
 pub use resolver::run_helper;
 pub use subnets::{AdvertisedRoute, BadAdvertisedRoute, RouteOptions};
+pub use userspace::conflict;

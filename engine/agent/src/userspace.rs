@@ -156,7 +156,7 @@ impl AsFd for Userspace {
 }
 
 /// Returns the reason why these settings cannot be together: what needs the host's network stack is not possible without a device in it, and services need the program.
-pub(crate) fn conflict(config: &DaemonConfig) -> Option<Failure> {
+pub fn conflict(config: &DaemonConfig) -> Option<Failure> {
     let routes = &config.routes;
     let kernel = [
         ("exit-node", routes.exit_node.is_on()),
