@@ -145,8 +145,11 @@ fn this_end_closes() {
     assert_eq!(server.read().unwrap(), Theirs::Close(None));
     assert_eq!(next(&mut client), Message::Control);
     assert_eq!(next(&mut client), Message::Binary(b"on its way".to_vec()));
-    assert!(matches!(server.read(), Err(tungstenite::Error::ConnectionClosed)), "no second close frame, and no pong");
+    assert!(matches!(server.read(), Err(tungstenite::Error::ConnectionClosed)));
     assert_eq!(next(&mut client), Message::Close(String::new()));
+    server.get_ref().set_nonblocking(true).unwrap();
+    let more = server.get_mut().read(&mut [0]).map_err(|error| error.kind());
+    assert_eq!(more, Err(ErrorKind::WouldBlock), "no second close frame, and no pong after the first");
 }
 
 /// A stream that gives and takes `piece` bytes, and then nothing once, as a slow connection does.
