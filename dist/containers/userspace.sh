@@ -13,5 +13,6 @@ run=${CONTAINERS:-podman}
 "$run" run --detach --name "$name" --network host --read-only --cap-drop all --security-opt no-new-privileges \
     --volume "$name:/var/lib/taut" --tmpfs /run "$image" \
     daemon --tun userspace --socks5 1080 --publish 80=8080
-"$run" exec "$name" /usr/bin/taut up --join "$token" ${3:+--hostname "$3"}
+# By standard input: users of this host see the words of commands.
+printf '%s\n' "$token" | "$run" exec -i "$name" /usr/bin/taut up --join - ${3:+--hostname "$3"}
 "$run" exec "$name" /usr/bin/taut status

@@ -14,6 +14,8 @@ use crate::relay::{self, MAX_PEER_RELAYS, Relay, RelayFault};
 
 /// Limit on the endpoints of one peer, 32; a map with more is refused (fault D10).
 const MAX_ENDPOINTS: usize = 32;
+/// Limit on the overlay addresses of one node, 8: it has one of each family. Every address is a system call and rules of the firewall on its host.
+const MAX_ADDRESSES: usize = 8;
 
 /// Everything that a node must know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, taut_json::Deserialize)]
@@ -226,6 +228,9 @@ impl NetworkMap {
         if own.is_empty() {
             return Err(MapError::NoAddress(id));
         }
+        if own.len() > MAX_ADDRESSES {
+            return Err(MapError::TooManyAddresses(id));
+        }
         for (place, address) in own.iter().enumerate() {
             if !self.network.ipv4.contains(*address) && !self.network.ipv6.contains(*address) {
                 return Err(MapError::AddressOutside(id, *address));
@@ -299,6 +304,8 @@ pub enum MapError {
     BadPrefix(Prefix),
     /// A node without any address.
     NoAddress(NodeId),
+    /// A node with too many addresses.
+    TooManyAddresses(NodeId),
     /// An address outside the network's prefixes.
     AddressOutside(NodeId, IpAddr),
     /// Two nodes with one address.
@@ -330,6 +337,7 @@ impl fmt::Display for MapError {
             Self::BadPrefix(prefix) => {
                 write!(f, "the overlay prefix {prefix} would cover addresses that are not the overlay's")
             }
+            Self::TooManyAddresses(id) => write!(f, "node {id} has more than {MAX_ADDRESSES} addresses"),
             Self::NoAddress(id) => write!(f, "node {id} has no address"),
             Self::AddressOutside(id, address) => {
                 write!(f, "address {address} of node {id} is outside the overlay's prefixes")

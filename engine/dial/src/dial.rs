@@ -20,7 +20,7 @@ use crate::url::Url;
 /// Time limit for connecting to one address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit for one step of the handshakes.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An attempt under way. Dropping it cancels it.
 pub struct Dial {

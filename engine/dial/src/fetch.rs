@@ -1,7 +1,7 @@
 //! Answers of a server by HTTP: a short one, such as a coordinator's public key, or a file. This is the only place where certificates are checked: the key is not known
 //! yet, so the certificate authorities of the host authenticate it once.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -31,28 +31,26 @@ pub const AUTHORITIES: [&str; 3] =
 pub fn fetch(url: &Url, path: &str, files: &[&Path]) -> Result<Vec<u8>, Broken> {
     let authorities = if url.secure { Some(authorities(files)?) } else { None };
     let mut stream = connect_verified(url, authorities.as_ref())?;
+    stream.set_deadline(Instant::now() + LONGEST_TIME);
+    let slow = |error| explain_slow(&error, || String::from("its answer takes too long"));
     let request = format!(
         "GET {}{path} HTTP/1.1\r\nHost: {}\r\nAccept: application/json\r\nConnection: close\r\n\r\n",
         url.path,
         url.authority()
     );
-    stream.write_all(request.as_bytes()).and_then(|()| stream.flush()).map_err(|error| explain(&error))?;
+    stream.write_all(request.as_bytes()).and_then(|()| stream.flush()).map_err(slow)?;
     let mut answer = Vec::new();
     let mut piece = [0; 2048];
-    let start = Instant::now();
     loop {
         match stream.read(&mut piece) {
             Ok(0) => break,
             Ok(length) => answer.extend_from_slice(piece.get(..length).unwrap_or_default()),
             // Some servers end TLS without a closing message.
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
-            Err(error) => return Err(explain(&error)),
+            Err(error) => return Err(slow(error)),
         }
         if answer.len() > LONGEST {
             return Err(Broken(String::from("its answer is too long")));
-        }
-        if start.elapsed() > LONGEST_TIME {
-            return Err(Broken(String::from("its answer takes too long")));
         }
     }
     body(&answer).ok_or_else(|| Broken(String::from("its answer is not that of a coordinator")))
@@ -73,10 +71,11 @@ pub fn download(
 ) -> Result<u64, Broken> {
     let authorities = if url.secure { Some(authorities(files)?) } else { None };
     let mut stream = connect_verified(url, authorities.as_ref())?;
+    stream.set_deadline(Instant::now() + limit);
+    let slow = |error| explain_slow(&error, || format!("the file did not arrive within {} s", limit.as_secs()));
     // To HTTP/1.0 no server answers in chunks (RFC 9112 section 6.1), and the end of the connection is the end of the file.
     let request = format!("GET {}{path} HTTP/1.0\r\nHost: {}\r\nConnection: close\r\n\r\n", url.path, url.authority());
-    stream.write_all(request.as_bytes()).and_then(|()| stream.flush()).map_err(|error| explain(&error))?;
-    let start = Instant::now();
+    stream.write_all(request.as_bytes()).and_then(|()| stream.flush()).map_err(slow)?;
     let (mut head, mut length, mut whole) = (Vec::new(), 0_u64, None);
     let mut piece = [0; 16 * 1024];
     loop {
@@ -86,11 +85,8 @@ pub fn download(
             Ok(0) => break,
             Ok(read) => piece.get(..read).unwrap_or_default(),
             Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
-            Err(error) => return Err(explain(&error)),
+            Err(error) => return Err(slow(error)),
         };
-        if start.elapsed() > limit {
-            return Err(Broken(format!("the file did not arrive within {} s", limit.as_secs())));
-        }
         let body = match whole {
             Some(_) => read,
             None => {
@@ -117,6 +113,14 @@ pub fn download(
             Err(Broken(format!("only {length} of {whole} bytes of the file arrived")))
         }
         Some(_) => Ok(length),
+    }
+}
+
+/// Returns an error for the user; what took too long has words of its own.
+fn explain_slow(error: &io::Error, slow: impl FnOnce() -> String) -> Broken {
+    match error.kind() {
+        ErrorKind::WouldBlock | ErrorKind::TimedOut => Broken(slow()),
+        _ => explain(error),
     }
 }
 

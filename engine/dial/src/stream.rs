@@ -3,9 +3,11 @@
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
 
 use taut_base::SOCKET_MARK;
 
+use crate::dial::ANSWER_TIMEOUT;
 use crate::tls::{self, Authorities, Secured};
 use crate::url::Url;
 
@@ -40,6 +42,8 @@ struct Socket {
     has_turns: bool,
     /// Bytes read so far, TLS included.
     total: u64,
+    /// The moment after which nothing is read, however little is missing.
+    deadline: Option<Instant>,
 }
 
 impl Read for Socket {
@@ -47,6 +51,13 @@ impl Read for Socket {
         let most = self.left.min(buffer.len());
         match buffer.get_mut(..most) {
             Some(room) if most > 0 => {
+                if let Some(deadline) = self.deadline {
+                    let left = deadline.saturating_duration_since(Instant::now());
+                    if left.is_zero() {
+                        return Err(io::Error::new(io::ErrorKind::TimedOut, "it takes too long"));
+                    }
+                    self.tcp.set_read_timeout(Some(left.min(ANSWER_TIMEOUT)))?;
+                }
                 let length = self.tcp.read(room)?;
                 self.left = self.left.saturating_sub(length);
                 self.total = self.total.saturating_add(length as u64);
@@ -76,7 +87,7 @@ impl Stream {
 
     /// Wraps a connected socket. With `authorities`, the server's certificate has to be valid for the URL's host; see [`crate::fetch()`].
     pub(crate) fn with_trust(tcp: TcpStream, url: &Url, authorities: Option<Authorities>) -> io::Result<Self> {
-        let socket = Socket { tcp, left: HANDSHAKES, has_turns: false, total: 0 };
+        let socket = Socket { tcp, left: HANDSHAKES, has_turns: false, total: 0, deadline: None };
         let kind = match url.secure {
             true => StreamKind::Secure(Box::new(tls::secure(socket, &url.host, authorities)?)),
             false => StreamKind::Plain(socket),
@@ -99,6 +110,15 @@ impl Stream {
             StreamKind::Secure(stream) => stream.get_mut(),
         };
         (socket.left, socket.has_turns) = (TURN, true);
+    }
+
+    /// Sets the moment after which nothing is read. Timeouts of the socket alone begin anew with each byte, also within a handshake or a record of TLS.
+    pub(crate) fn set_deadline(&mut self, deadline: Instant) {
+        let socket = match &mut self.kind {
+            StreamKind::Plain(socket) => socket,
+            StreamKind::Secure(stream) => stream.get_mut(),
+        };
+        socket.deadline = Some(deadline);
     }
 
     /// Returns the number of bytes read so far, TLS included.

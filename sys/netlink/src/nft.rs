@@ -78,6 +78,10 @@ impl std::fmt::Debug for NftTable {
     }
 }
 
+/// Room for a whole table in one message, in bytes: the kernel takes it at once or not at all. The usual buffer, 208 KiB, has room for some hundred rules, and a host
+/// with many bridges or networks behind it has a few for each.
+const LONGEST_TABLE: libc::c_int = 8 << 20;
+
 impl NftTable {
     /// Opens a connection for a table of this name. Nothing is changed yet.
     ///
@@ -86,6 +90,8 @@ impl NftTable {
     pub fn open(name: &str) -> Result<Self, NetlinkError> {
         let socket = open_socket(libc::NETLINK_NETFILTER)
             .map_err(|source| NetlinkError::Socket { operation: "open nftables", source })?;
+        // Without the right to do that, a table has room in the usual buffer, or setting it fails.
+        let _ = socket.set_int(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, LONGEST_TABLE);
         let name = String::from(name);
         Ok(Self { socket, buffer: vec![0; BUFFER_LEN], sequence: 0, name, owned: true, rules: None })
     }

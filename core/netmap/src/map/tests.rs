@@ -123,6 +123,11 @@ fn fault_e17_hostile_maps_are_refused() {
         with(|map| second(map).endpoints = vec![([1, 1, 1, 1], 1).into(); 33]),
         Err(MapError::TooManyEndpoints(NodeId(2)))
     );
+    fn nine() -> Vec<IpAddr> {
+        (0..9).map(|last| [100, 64, 9, last].into()).collect()
+    }
+    assert_eq!(with(|map| second(map).addresses = nine()), Err(MapError::TooManyAddresses(NodeId(2))));
+    assert_eq!(with(|map| map.me.addresses = nine()), Err(MapError::TooManyAddresses(NodeId(1))));
     for prefix in ["0.0.0.0/0", "8.0.0.0/8", "100.0.0.0/8", "127.0.0.0/8"] {
         let mut map = map();
         map.network.ipv4 = prefix.parse().unwrap();

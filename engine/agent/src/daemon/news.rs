@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use taut_base::format_time;
+use taut_base::{MAX_PEERS, format_time};
 use taut_control::{ControlEvent, MemberIdentity};
 use taut_netmap::{Problem, ProblemCode, Waiting};
 use taut_relay::Ticket;
@@ -55,7 +55,12 @@ impl Daemon {
                 if whole {
                     presence.clear();
                 }
-                presence.extend(nodes);
+                for (id, is_online) in nodes {
+                    // As many as a map has at most: a coordinator could name others without end.
+                    if presence.len() < MAX_PEERS || presence.contains_key(&id) {
+                        presence.insert(id, is_online);
+                    }
+                }
             }
             ControlEvent::Connected { url, addresses } => {
                 let away = self.coordinator.lost.take().map(|lost| Value::s(clocks().now.since(lost)));

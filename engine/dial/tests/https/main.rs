@@ -5,3 +5,4 @@
 mod certificates;
 mod clock;
 mod server;
+mod slow;
