@@ -36,6 +36,7 @@ mod signature;
 mod state;
 mod superpackets;
 mod text;
+mod websocket;
 
 use std::path::PathBuf;
 use std::{fs, io};
@@ -58,7 +59,7 @@ pub struct Target {
 }
 
 /// All fuzz targets.
-pub const TARGETS: [Target; 42] = [
+pub const TARGETS: [Target; 43] = [
     Target { name: "wireguard", run: packets::wireguard, mutations: 4_000 },
     Target { name: "control", run: packets::control, mutations: 4_000 },
     Target { name: "stun", run: packets::stun, mutations: 4_000 },
@@ -95,6 +96,7 @@ pub const TARGETS: [Target; 42] = [
     Target { name: "forwarded", run: forwarded::headers, mutations: 4_000 },
     Target { name: "proxy-header", run: forwarded::start, mutations: 4_000 },
     Target { name: "proxy-client", run: proxy::handshake, mutations: 4_000 },
+    Target { name: "websocket", run: websocket::server, mutations: 4_000 },
     Target { name: "policy", run: policy::policy, mutations: 1_000 },
     Target { name: "toml", run: settings_file::settings_file, mutations: 4_000 },
     Target { name: "release", run: release::list, mutations: 4_000 },

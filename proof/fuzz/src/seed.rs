@@ -64,6 +64,7 @@ pub fn seeds(target: &str) -> Vec<Vec<u8>> {
         "forwarded" => crate::forwarded::header_seeds(),
         "proxy-header" => crate::forwarded::start_seeds(),
         "proxy-client" => crate::proxy::seeds(),
+        "websocket" => crate::websocket::seeds(),
         "policy" => crate::policy::seeds(),
         "portmap" => crate::portmap::scripts(),
         "http" => http(),

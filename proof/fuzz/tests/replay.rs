@@ -88,6 +88,7 @@ replays! {
     json: "json",
     signature: "signature",
     proxy_client: "proxy-client",
+    websocket: "websocket",
 }
 
 #[test]
