@@ -13,14 +13,12 @@ use taut_event::{Waker, connect_tcp};
 use crate::broken::Broken;
 use crate::names::resolve;
 use crate::sealed_channel::{ChannelTarget, SealedChannel};
-use crate::stream::Stream;
+use crate::stream::{ANSWER_TIMEOUT, Stream};
 use crate::tls::Authorities;
 use crate::url::Url;
 
 /// Time limit for connecting to one address.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Time limit for one step of the handshakes.
-pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// An attempt under way. Dropping it cancels it.
 pub struct Dial {

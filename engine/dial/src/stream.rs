@@ -3,14 +3,15 @@
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use taut_base::SOCKET_MARK;
 
-use crate::dial::ANSWER_TIMEOUT;
 use crate::tls::{self, Authorities, Secured};
 use crate::url::Url;
 
+/// Time limit for one step of the handshakes.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Limit on the bytes received during the handshakes of TLS, HTTP and the channel, 256 KiB. Their largest messages are a chain of certificates and an HTTP
 /// answer, with at most 64 KiB each.
 const HANDSHAKES: usize = 256 * 1024;
