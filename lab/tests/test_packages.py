@@ -141,6 +141,29 @@ def test_fault_l6_an_rpm_installs_works_and_leaves_nothing_but_its_state(lab):
         assert {path for path in files - before[0] if not path.startswith("/var/lib/taut")} == set()
 
 
+def test_fault_l6_a_package_of_arch_installs_works_is_upgraded_and_leaves_nothing_but_its_state(lab):
+    site = Site(lab, "bookworm", "pacman-package-manager")
+    with site.web as web:
+        # nfpm writes scripts of bash, which sh is on Arch.
+        web.run("ln", "-sf", "bash", "/bin/sh")
+        before = site.traces()
+        install = ("pacman", "--upgrade", "--noconfirm")
+        site.install(package("archlinux"), *install)
+        assert web.run("pacman", "--query", "--check", "taut").returncode == 0
+        assert web.run("systemctl", "is-active", "taut", check=False).stdout.strip() == "inactive"
+        web.run("systemctl", "enable", "--now", "taut", "taut-kill-switch")
+        site.join()
+        site.reach()
+        first = web.run("systemctl", "show", "--value", "--property=MainPID", "taut").stdout
+        site.install(package("archlinux"), *install)
+        assert web.run("systemctl", "show", "--value", "--property=MainPID", "taut").stdout != first, "an upgrade restarts what runs"
+        site.reach()
+        web.run("pacman", "--remove", "--noconfirm", "taut")
+        files, network = site.traces()
+        assert network == before[1]
+        assert {path for path in files - before[0] if not path.startswith("/var/lib/taut")} == set()
+
+
 # Makes a root with busybox and what an ipk holds (tar archives within one), as a router without glibc and systemd has it. /var is in memory there.
 _ROUTER = """
 mkdir -p {root}/bin {root}/dev/net {root}/proc {root}/etc {root}/tmp {root}/usr/bin
