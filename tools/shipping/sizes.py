@@ -17,7 +17,7 @@ PARTS = (
     ("the command line", r"taut"),
     ("the data plane: lanes, packets, ciphers of our own, TUN, UDP, filter", r"taut_(lane|wire|tunnel|aegis|tun|udp|filter|packet|tally)|blake2"),
     ("the node's rules: peers, paths, relays, maps", r"taut_(node|path|relay|netmap|base|noise)|curve25519_dalek|x25519_dalek"),
-    ("control channel: WebSocket, state", r"taut_(control|dial)|tungstenite|http|httparse|sha1|bytes"),
+    ("control channel: WebSocket, state", r"taut_(control|dial)"),
     ("TLS, and the signatures of certificates", r"rustls\w*|webpki|taut_pubkey"),
     ("ring: ciphers and hashes", r"ring\w*|aes_\w+|_aesni\w*|_vpaes\w*"),
     ("JSON", r"taut_json|serde\w*"),
