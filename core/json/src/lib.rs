@@ -4,7 +4,7 @@
 //! reads an object also from an array, in the code of each type. Here that code only calls functions which all types share, and objects are objects.
 //!
 //! - [`from_slice`] reads a value. Fields in any order, unknown ones ignored; nothing after it but white space;
-//! - [`to_vec`] and [`to_string`] write it without white space, [`pretty`] with lines for people.
+//! - [`to_vec`] and [`to_string`] write it without white space, [`pretty()`] with lines for people.
 //!
 //! Guarantees: no input makes it panic, recurse deeper than [`MAX_DEPTH`], or take more memory than a small multiple of its length. The tests compare every
 //! answer with `serde_json`.

@@ -52,7 +52,7 @@ pub(crate) fn server(input: &[u8]) {
     }
     compare(&whole, server(usize::MAX, false, false));
     let opening = |piece| match WebSocket::open(server(piece, false, false), "host:1", "/", LIMITS) {
-        Ok(_) => panic!("an answer to a key that it cannot know"),
+        Ok(_) => unreachable!("an answer to a key that it cannot know"),
         Err(error) => format!("{error:?}"),
     };
     assert_eq!(opening(usize::MAX), opening(piece), "the answer to the opening");
