@@ -1,6 +1,6 @@
 //! The same types with this derive and with serde's: both read the same.
 
-#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
 
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};

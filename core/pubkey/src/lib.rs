@@ -1,7 +1,7 @@
 //! Public-key cryptography that a node needs seldom: the signatures of certificates and releases, and key agreement with TLS servers that lack X25519.
 //!
 //! *ring* does the same with code and tables for each curve and processor, 350 kB in a node. What happens once per connection may take milliseconds, so here
-//! one arithmetic of a hundred lines serves every curve and RSA: [`modulus`] multiplies, [`field`] is its use with numbers of up to 384 bits, and each scheme
+//! one arithmetic of a hundred lines serves every curve and RSA: `modulus` multiplies, `field` is its use with numbers of up to 384 bits, and each scheme
 //! follows its standard on top of it.
 //!
 //! - [`Algorithm::verify`] checks a signature. Everything in it is public, so it may take more or less time for other keys and messages;
