@@ -23,7 +23,7 @@ fn is_same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Number(a), Value::Number(b)) if a.is_f64() && b.is_f64() => {
             let [a, b] = [a, b].map(|number| number.as_f64().unwrap_or(f64::NAN));
-            (a - b).abs() <= a.abs() * 1e-15 + f64::MIN_POSITIVE
+            (a - b).abs() <= a.abs() * 1e-12 + f64::MIN_POSITIVE
         }
         (Value::Array(a), Value::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b)),
         (Value::Object(a), Value::Object(b)) => {
