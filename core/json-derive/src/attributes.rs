@@ -2,7 +2,7 @@
 
 use syn::{Attribute, ExprPath, LitStr, Result, Token};
 
-/// What the attributes of a type, field or variant say about reading.
+/// The attributes of a type, field or variant that matter for reading.
 #[derive(Default)]
 pub(crate) struct Attributes {
     /// The name in JSON.
@@ -17,11 +17,11 @@ pub(crate) struct Attributes {
     pub(crate) is_other: bool,
 }
 
-/// What an absent field is.
+/// The value of an absent field.
 pub(crate) enum Default {
     /// The default of its type.
     OfType,
-    /// What a function returns.
+    /// The value that this function returns.
     Of(ExprPath),
 }
 

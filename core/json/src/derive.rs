@@ -1,4 +1,4 @@
-//! What the code of `#[derive(taut_json::Deserialize)]` calls.
+//! Functions for the code that `#[derive(taut_json::Deserialize)]` makes.
 
 use std::fmt;
 
@@ -36,7 +36,7 @@ impl<'de> DeserializeSeed<'de> for &mut Names {
     }
 }
 
-/// Reads a field into its place, in a function of its own for each type: inlined, each field of each type would be a hundred bytes of code.
+/// Reads a field into its place, in a function of its own for each type: inlined, each field of each type would be up to a hundred bytes of code.
 ///
 /// # Errors
 /// If it is not of this type.

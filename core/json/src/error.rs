@@ -1,8 +1,8 @@
-//! What is wrong with JSON that was read, or with a value to write.
+//! The error of reading and writing.
 
 use std::fmt::{self, Display};
 
-/// What is wrong, and where. One pointer, so that results are small and returned in registers.
+/// An error of JSON that was read, with its position, or of a value to write. It is one pointer, so that results are small and returned in registers.
 #[derive(Debug)]
 pub struct Error(Box<Wrong>);
 

@@ -24,7 +24,7 @@ use serde::{Deserialize as Read, Serialize};
 pub use error::Error;
 pub use pretty::pretty;
 pub use read::MAX_DEPTH;
-/// Derives serde's trait for structs with named fields, and for enums without values, in a fourth of the code that serde's own derive makes.
+/// Derives serde's trait for structs with named fields, and for enums without values, in less code than serde's own derive makes.
 pub use taut_json_derive::Deserialize;
 
 /// Reads a value from JSON.

@@ -43,7 +43,7 @@ fn escaped(text: &str) -> Option<(char, usize)> {
     Some((character, 1))
 }
 
-/// Reads `uXXXX`. Two of them are one character if they are surrogates.
+/// Reads a code of four hexadecimal digits behind the letter u. A surrogate needs a second code, and both are one character.
 fn code(text: &str) -> Option<(char, usize)> {
     let unit = |text: &str| {
         let digits = text.strip_prefix('u')?.get(..4)?;

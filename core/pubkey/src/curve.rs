@@ -3,7 +3,7 @@
 //! Points have three coordinates (x/z, y/z), and one complete formula adds any two of them: also a point to itself, and the point at infinity, whose z is
 //! zero. So nothing here has cases.
 
-use crate::field::{Element, Field, bits, hex};
+use crate::field::{Element, Field, bits, combine, hex};
 
 /// A curve.
 pub(crate) struct Curve {
@@ -109,20 +109,9 @@ impl Curve {
         }
         product
     }
-    /// Returns `a`·p + `b`·q. Both numbers are big-endian, equally long, and no secrets.
-    pub(crate) fn combine(&self, (p, a): (&Point, &[u8]), (q, b): (&Point, &[u8])) -> Point {
-        let both = self.add(p, q);
-        let mut sum = self.infinity();
-        for pair in bits(a).zip(bits(b)) {
-            sum = self.add(&sum, &sum);
-            sum = match pair {
-                (0, 0) => sum,
-                (_, 0) => self.add(&sum, p),
-                (0, _) => self.add(&sum, q),
-                _ => self.add(&sum, &both),
-            };
-        }
-        sum
+    /// Returns `a`·p + `b`·q; see [`combine`].
+    pub(crate) fn combine(&self, p: (&Point, &[u8]), q: (&Point, &[u8])) -> Point {
+        combine(|p, q| self.add(p, q), self.infinity(), p, q)
     }
 
     fn infinity(&self) -> Point {

@@ -3,7 +3,7 @@
 //! The curve is −x² + y² = 1 + d·x²·y² modulo 2²⁵⁵ − 19. Points have four coordinates (x/z, y/z, and t = x·y/z), and one complete formula adds any two.
 
 use crate::Hash;
-use crate::field::{Element, Field, bits, hex};
+use crate::field::{Element, Field, combine, hex};
 
 const PRIME: [u8; 32] = hex("7fffffffffffffffffffffffffffffffffffffffffffffffffffffffffffffed");
 /// The order of the base point.
@@ -45,7 +45,9 @@ pub(crate) fn verify(key: &[u8], message: &[u8], signature: &[u8]) -> Option<()>
     order.write(&order.reduce(&hash), &mut k);
     // s·B = R + k·A, solved for R: its encoding is compared, so it needs not be decoded.
     [owner.x, owner.t] = [owner.x, owner.t].map(|number| curve.field.subtract(&Element::ZERO, &number));
-    let sum = curve.combine((&curve.read(&BASE)?, &s), (&owner, &k));
+    let one = curve.field.one();
+    let zero = Point { x: Element::ZERO, y: one, z: one, t: Element::ZERO };
+    let sum = combine(|p, q| curve.add(p, q), zero, (&curve.read(&BASE)?, &s), (&owner, &k));
     (curve.write(&sum) == commitment).then_some(())
 }
 
@@ -98,22 +100,6 @@ impl Curve {
             z: field.multiply(&f, &g),
             t: field.multiply(&e, &h),
         }
-    }
-
-    /// Returns `a`·p + `b`·q. Both numbers are big-endian, and no secrets.
-    fn combine(&self, (p, a): (&Point, &[u8; 32]), (q, b): (&Point, &[u8; 32])) -> Point {
-        let (both, one) = (self.add(p, q), self.field.one());
-        let mut sum = Point { x: Element::ZERO, y: one, z: one, t: Element::ZERO };
-        for pair in bits(a).zip(bits(b)) {
-            sum = self.add(&sum, &sum);
-            sum = match pair {
-                (0, 0) => sum,
-                (_, 0) => self.add(&sum, p),
-                (0, _) => self.add(&sum, q),
-                _ => self.add(&sum, &both),
-            };
-        }
-        sum
     }
 }
 

@@ -122,6 +122,21 @@ pub(crate) fn bits(bytes: &[u8]) -> impl Iterator<Item = u32> + '_ {
     bytes.iter().flat_map(|byte| (0..8).rev().map(move |bit| u32::from(byte >> bit) & 1))
 }
 
+/// Returns `a`·p + `b`·q for points that `add` adds; `zero` changes none of them. Both numbers are big-endian, equally long, and no secrets: the time depends on their
+/// bits.
+pub(crate) fn combine<P: Copy>(add: impl Fn(&P, &P) -> P, zero: P, (p, a): (&P, &[u8]), (q, b): (&P, &[u8])) -> P {
+    let both = add(p, q);
+    bits(a).zip(bits(b)).fold(zero, |sum, pair| {
+        let sum = add(&sum, &sum);
+        match pair {
+            (0, 0) => sum,
+            (_, 0) => add(&sum, p),
+            (0, _) => add(&sum, q),
+            _ => add(&sum, &both),
+        }
+    })
+}
+
 /// Reads the hexadecimal digits of a constant, at compile time.
 pub(crate) const fn hex<const N: usize>(text: &str) -> [u8; N] {
     let digits = text.as_bytes();

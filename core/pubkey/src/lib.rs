@@ -1,6 +1,6 @@
 //! Public-key cryptography that a node needs seldom: the signatures of certificates and releases, and key agreement with TLS servers that lack X25519.
 //!
-//! *ring* does the same with code and tables for each curve and processor, 350 kB in a node. What happens once per connection may take milliseconds, so here
+//! *ring* does the same with code and tables for each curve and processor, more than 300 kB in a node. What happens once per connection may take milliseconds, so here
 //! one arithmetic of a hundred lines serves every curve and RSA: `modulus` multiplies, `field` is its use with numbers of up to 384 bits, and each scheme
 //! follows its standard on top of it.
 //!

@@ -14,7 +14,7 @@ pub(crate) fn verify_pkcs1(hash: Hash, key: &[u8], message: &[u8], signature: &[
     let (opened, _) = open(key, signature)?;
     let digest = hash.of(&[message]);
     let digest = digest.as_ref();
-    // What a right signature has inside is known but for nothing, so it is made and compared; nothing of a wrong one is interpreted.
+    // The content of a valid signature is known completely, so it is made and compared. Nothing of an invalid one is parsed.
     let name = match hash {
         Hash::Sha256 => 1,
         Hash::Sha384 => 2,

@@ -113,7 +113,7 @@ impl Stream {
         (socket.left, socket.has_turns) = (TURN, true);
     }
 
-    /// Sets the moment after which nothing is read. Timeouts of the socket alone begin anew with each byte, also within a handshake or a record of TLS.
+    /// Sets the time limit of reading. Without it, the timeout of the socket begins anew with each byte, also within a handshake or a record of TLS.
     pub(crate) fn set_deadline(&mut self, deadline: Instant) {
         let socket = match &mut self.kind {
             StreamKind::Plain(socket) => socket,

@@ -34,7 +34,7 @@ pub struct WebSocketLimits {
     pub waiting: usize,
 }
 
-/// What a server sent.
+/// A message or a control frame of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
     /// A message of bytes.

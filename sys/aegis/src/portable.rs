@@ -14,7 +14,7 @@ const ONES: u64 = 0x0101_0101_0101_0101;
 #[derive(Clone, Copy)]
 pub(crate) struct Row([u8; ROW]);
 
-// Nothing of it is inlined: the round takes nearly all of the time, and the state has dozens of each of these steps, which would be 25 kB of code.
+// Nothing of it is inlined: the round takes nearly all of the time, and the state has dozens of each of these steps, which would be 16 kB of code.
 impl crate::state::Row for Row {
     #[inline(never)]
     fn load(bytes: &[u8; ROW]) -> Self {

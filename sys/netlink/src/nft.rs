@@ -90,7 +90,7 @@ impl NftTable {
     pub fn open(name: &str) -> Result<Self, NetlinkError> {
         let socket = open_socket(libc::NETLINK_NETFILTER)
             .map_err(|source| NetlinkError::Socket { operation: "open nftables", source })?;
-        // Without the right to do that, a table has room in the usual buffer, or setting it fails.
+        // Failing without the right to do so is no harm: a small table fits anyway, and a large one is refused when it is set.
         let _ = socket.set_int(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, LONGEST_TABLE);
         let name = String::from(name);
         Ok(Self { socket, buffer: vec![0; BUFFER_LEN], sequence: 0, name, owned: true, rules: None })

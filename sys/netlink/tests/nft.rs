@@ -142,6 +142,21 @@ fn a_refused_table_leaves_the_former_one() {
     });
 }
 
+#[test]
+fn a_table_with_thousands_of_rules_is_taken_as_a_whole() {
+    in_namespace(|| {
+        let rules = (0..4_000_u32).map(|number| {
+            let [_, _, third, fourth] = number.to_be_bytes();
+            NftRule::new().from_interface(LOOPBACK).destination(prefix(&format!("10.0.{third}.{fourth}/32"))).drop()
+        });
+        let chain = NftChain { name: "forward", hook: NftHook::Forward, rules: rules.collect() };
+        let mut table = NftTable::open("t0_routes").unwrap();
+        table.replace(&[chain]).unwrap();
+        assert!(table.is_complete().unwrap());
+        assert_eq!(listed("list table inet t0_routes").matches(" drop").count(), 4_000);
+    });
+}
+
 fn guard() -> Vec<NftChain> {
     let output = vec![
         NftRule::new().to_interface(LOOPBACK).accept(),

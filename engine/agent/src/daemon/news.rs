@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use taut_base::{MAX_PEERS, format_time};
+use taut_base::{MAX_PEERS, NodeId, SortedMap, format_time};
 use taut_control::{ControlEvent, MemberIdentity};
 use taut_netmap::{Problem, ProblemCode, Waiting};
 use taut_relay::Ticket;
@@ -55,12 +55,7 @@ impl Daemon {
                 if whole {
                     presence.clear();
                 }
-                for (id, is_online) in nodes {
-                    // As many as a map has at most: a coordinator could name others without end.
-                    if presence.len() < MAX_PEERS || presence.contains_key(&id) {
-                        presence.insert(id, is_online);
-                    }
-                }
+                add_presence(presence, nodes);
             }
             ControlEvent::Connected { url, addresses } => {
                 let away = self.coordinator.lost.take().map(|lost| Value::s(clocks().now.since(lost)));
@@ -200,5 +195,29 @@ impl Daemon {
         }
         (self.coordinator.waiting, self.coordinator.expires) = (None, None);
         self.problems.network = Some(Failure { message: problem.message, hint: problem.hint });
+    }
+}
+
+/// Notes which members are online: of as many as a map has at most, because a coordinator could name others without end.
+fn add_presence(presence: &mut SortedMap<NodeId, bool>, nodes: Vec<(NodeId, bool)>) {
+    for (id, is_online) in nodes {
+        if presence.len() < MAX_PEERS || presence.contains_key(&id) {
+            presence.insert(id, is_online);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fault_e17_presence_is_kept_of_as_many_members_as_a_map_has() {
+        let mut presence = SortedMap::default();
+        let count = MAX_PEERS as u64;
+        add_presence(&mut presence, (0..count + 10).map(|id| (NodeId(id), true)).collect());
+        add_presence(&mut presence, vec![(NodeId(7), false), (NodeId(count + 1), true)]);
+        assert_eq!(presence.len(), MAX_PEERS);
+        assert_eq!((presence.get(&NodeId(7)), presence.get(&NodeId(count + 1))), (Some(&false), None));
     }
 }

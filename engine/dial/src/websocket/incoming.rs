@@ -4,7 +4,7 @@ use taut_wire::websocket::{BadFrame, FrameHeader, MAX_CONTROL, Opcode};
 
 use super::WebSocketError;
 
-/// What came, complete.
+/// A complete message or control frame.
 pub(super) enum Item {
     Binary(Vec<u8>),
     Text,

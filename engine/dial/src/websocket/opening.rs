@@ -9,7 +9,7 @@ use taut_base::encode_base64;
 
 use super::WebSocketError;
 
-/// What a server appends to the key before it hashes it, so that only a server that knows WebSocket answers as expected.
+/// The text that a server appends to the key before it hashes it (RFC 6455, section 1.3). Only a server that knows WebSocket gives the right answer.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// Longest head of an answer, 64 KiB: proxies add some KiB of cookies and policies at most.
 const LONGEST_HEAD: usize = 64 * 1024;

@@ -101,7 +101,7 @@ fn an_answer_without_end_is_cut_off_and_one_that_ends_early_is_named() {
         assert!(matches!(refused, Err(WebSocketError::Opening(why)) if why.contains("no end")), "{refused:?}");
         assert!(read <= LONGEST_HEAD + READ);
     }
-    // What is no HTTP is refused at once.
+    // An answer that is not HTTP is refused at its first wrong byte.
     assert_eq!(answered(&"x".repeat(100_000), 1).1, 1);
     for cut in [0, 5, GOOD.len() - 2] {
         assert!(matches!(answered(&GOOD[..cut], 3).0, Err(WebSocketError::NoAnswer)), "{cut}");
