@@ -220,3 +220,6 @@ fn shake_hands(socket: &mut WebSocket<Stream>, target: &ChannelTarget) -> Result
 fn explain(error: WebSocketError) -> Broken {
     error.explain(Server::Coordinator)
 }
+
+#[cfg(test)]
+mod tests;

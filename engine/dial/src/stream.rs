@@ -12,6 +12,8 @@ use crate::url::Url;
 
 /// Time limit for one step of the handshakes.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Time limit for the handshakes together, 30 s: each read has a timeout of its own, which a server could use up for every byte.
+const HANDSHAKES_TIMEOUT: Duration = Duration::from_secs(30);
 /// Limit on the bytes received during the handshakes of TLS, HTTP and the channel, 256 KiB. Their largest messages are a chain of certificates and an HTTP
 /// answer, with at most 64 KiB each.
 const HANDSHAKES: usize = 256 * 1024;
@@ -88,7 +90,8 @@ impl Stream {
 
     /// Wraps a connected socket. With `authorities`, the server's certificate has to be valid for the URL's host; see [`crate::fetch()`].
     pub(crate) fn with_trust(tcp: TcpStream, url: &Url, authorities: Option<Authorities>) -> io::Result<Self> {
-        let socket = Socket { tcp, left: HANDSHAKES, has_turns: false, total: 0, deadline: None };
+        let deadline = Some(Instant::now() + HANDSHAKES_TIMEOUT);
+        let socket = Socket { tcp, left: HANDSHAKES, has_turns: false, total: 0, deadline };
         let kind = match url.secure {
             true => StreamKind::Secure(Box::new(tls::secure(socket, &url.host, authorities)?)),
             false => StreamKind::Plain(socket),
@@ -104,22 +107,36 @@ impl Stream {
         }
     }
 
-    /// Starts a turn, which reads 64 KiB at most. The socket does not block from the first turn on.
+    /// Starts a turn, which reads 64 KiB at most. The socket does not block from the first turn on, and the time limit of the handshakes is over.
     pub fn begin_turn(&mut self) {
-        let socket = match &mut self.kind {
-            StreamKind::Plain(socket) => socket,
-            StreamKind::Secure(stream) => stream.get_mut(),
-        };
-        (socket.left, socket.has_turns) = (TURN, true);
+        let socket = self.limits();
+        (socket.left, socket.has_turns, socket.deadline) = (TURN, true, None);
     }
 
-    /// Sets the time limit of reading. Without it, the timeout of the socket begins anew with each byte, also within a handshake or a record of TLS.
+    /// Allows 64 KiB more than the handshakes have, on a stream that blocks. The time limit stays.
+    pub(crate) fn allow_more(&mut self) {
+        self.limits().left = TURN;
+    }
+
+    /// Sets another time limit of reading than that of the handshakes.
     pub(crate) fn set_deadline(&mut self, deadline: Instant) {
-        let socket = match &mut self.kind {
+        self.limits().deadline = Some(deadline);
+    }
+
+    fn limits(&mut self) -> &mut Socket {
+        match &mut self.kind {
             StreamKind::Plain(socket) => socket,
             StreamKind::Secure(stream) => stream.get_mut(),
-        };
-        socket.deadline = Some(deadline);
+        }
+    }
+
+    /// Returns true if reading has a time limit.
+    #[cfg(test)]
+    pub(crate) fn has_deadline(&self) -> bool {
+        match &self.kind {
+            StreamKind::Plain(socket) => socket.deadline.is_some(),
+            StreamKind::Secure(stream) => stream.get_ref().deadline.is_some(),
+        }
     }
 
     /// Returns the number of bytes read so far, TLS included.

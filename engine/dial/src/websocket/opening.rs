@@ -1,7 +1,6 @@
 //! The opening of a WebSocket (RFC 6455, section 4.1): a request by HTTP, and the head of its answer.
 
 use std::io::{ErrorKind, Read, Write};
-use std::time::{Duration, Instant};
 
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use ring::rand::{SecureRandom, SystemRandom};
@@ -13,17 +12,15 @@ use super::WebSocketError;
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 /// Longest head of an answer, 64 KiB: proxies add some KiB of cookies and policies at most.
 const LONGEST_HEAD: usize = 64 * 1024;
-/// Longest time for the head, 30 s: each read has a timeout of its own, which a server could use up for every byte.
-const LONGEST_TIME: Duration = Duration::from_secs(30);
 /// Bytes read at once, 1 KiB: most heads have fewer.
 const READ: usize = 1024;
 
-/// Does the opening. Returns the bytes that were read behind the head of the answer.
+/// Does the opening. Returns the bytes that were read behind the head of the answer. The stream limits the time.
 pub(super) fn open(stream: &mut (impl Read + Write), authority: &str, path: &str) -> Result<Vec<u8>, WebSocketError> {
     let key = key()?;
     stream.write_all(request(authority, path, &key).as_bytes())?;
     stream.flush()?;
-    let (start, mut answer, mut piece) = (Instant::now(), Vec::new(), [0; READ]);
+    let (mut answer, mut piece) = (Vec::new(), [0; READ]);
     loop {
         let before = answer.len();
         match stream.read(&mut piece) {
@@ -41,9 +38,6 @@ pub(super) fn open(stream: &mut (impl Read + Write), authority: &str, path: &str
         }
         if answer.len() > LONGEST_HEAD {
             return Err(WebSocketError::Opening("the head of its answer has no end"));
-        }
-        if start.elapsed() > LONGEST_TIME {
-            return Err(WebSocketError::Io(ErrorKind::TimedOut.into()));
         }
     }
 }
