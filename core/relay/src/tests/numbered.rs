@@ -216,8 +216,8 @@ fn fault_f17_members_of_another_network_with_the_same_number_are_not_cut_off() {
 fn fault_f17_many_removals_examine_each_entry_only_a_few_times() {
     let mut net = Net::new(RelayLimits::DEFAULT);
     let (number, at) = (10_000, net.clocks().wall);
-    let key = |number: usize| PublicKey(std::array::from_fn(|index| number.to_le_bytes()[index % 8]));
-    (0..number).for_each(|node| cut_off_at(&mut net, Some(node as u64), key(node), at));
+    let key = |number: u64| PublicKey(std::array::from_fn(|index| number.to_le_bytes()[index % 8]));
+    (0..number as u64).for_each(|node| cut_off_at(&mut net, Some(node), key(node), at));
     assert_eq!(net.server.cut_off_count(), 2 * number);
     // Each added entry examines the oldest one once.
     assert!(net.server.cut_offs_examined() <= 2 * number, "{}", net.server.cut_offs_examined());
