@@ -13,7 +13,7 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import packages as packages_tool  # noqa: E402
-from shipping import handshake, images, packages, programs, root, signing, targets  # noqa: E402
+from shipping import handshake, images, packages, programs, root, signing, targets, zig  # noqa: E402
 
 DEB = ("deb.preinst", "deb.postinst", "deb.prerm", "deb.postrm")
 
@@ -141,6 +141,52 @@ class Versions(unittest.TestCase):
         found = {kind: packages.version_for(kind, "0.2.0-dev", "202611290037") for kind in targets.KINDS}
         self.assertEqual(found, {kind: f"0.2.0{sign}202611290037" for kind, sign in zip(targets.KINDS, ("~dev", "~dev", "_pre", "dev", "~dev"), strict=True)})
         self.assertEqual({packages.version_for(kind, "0.2.0", "1") for kind in targets.KINDS}, {"0.2.0"})
+
+
+# Notes how it is called, and links as zig does.
+STAND_IN = """
+import pathlib, sys
+words = sys.argv[2:]
+with open(sys.argv[1], "a") as calls: print(*words, file=calls)
+if words[0] == "cc" and "bad.o" in words: print("ld.lld: error: no main", file=sys.stderr); sys.exit(1)
+if words[0] == "cc": print("ar rcs libc.a\\nwarning: seen\\nld.lld -static -o program crt1.o main.o\\nld.lld -r -o crt1.o a.o", file=sys.stderr)
+if words[0] == "ld.lld" and "-T" in words: assert "eh_frame" in pathlib.Path(words[words.index("-T") + 1]).read_text()
+"""
+
+
+class Linker(unittest.TestCase):
+    """The command zig of the root, with a stand-in for zig."""
+
+    def run_zig(self, options, *words):
+        """Returns (exit status, calls of zig, what it printed as errors)."""
+        with tempfile.TemporaryDirectory() as folder:
+            calls, stand_in = Path(folder) / "calls", Path(folder) / "stand_in.py"
+            stand_in.write_text(STAND_IN)
+            program = f"import sys; from shipping import zig; zig.ZIG = {(sys.executable, str(stand_in), str(calls))!r}; sys.exit(zig.main())"
+            done = subprocess.run([sys.executable, "-c", program, *words], cwd=root.ROOT / "tools", env={"LINKER_OPTIONS": options}, capture_output=True, text=True, check=False)
+            return done.returncode, calls.read_text().splitlines(), done.stderr
+
+    def test_a_link_is_done_once_more_with_the_options(self):
+        status, calls, errors = self.run_zig("--icf=all -T $WITHOUT_UNWINDING", "cc", "main.o", "-o", "program")
+        self.assertEqual((status, errors, calls[0]), (0, "warning: seen\n", "cc main.o -o program"))
+        self.assertRegex(calls[1], r"^ld.lld -static -o program crt1.o main.o --icf=all -T /\S+\.ld$")
+
+    def test_words_in_a_file_are_a_link_too(self):
+        with tempfile.NamedTemporaryFile("w") as words:
+            words.write("main.o\n-o\nprogram\n")
+            words.flush()
+            self.assertEqual(len(self.run_zig("--icf=all", "cc", f"@{words.name}")[1]), 2)
+
+    def test_what_does_not_link_is_zig_as_it_is(self):
+        for words in (("cc", "-c", "main.c", "-o", "program"), ("version",), ("ar", "rcs", "x.a")):
+            self.assertEqual(self.run_zig("--icf=all", *words)[1], [" ".join(words)])
+        self.assertEqual(self.run_zig("", "cc", "main.o", "-o", "program")[1], ["cc main.o -o program"])
+
+    def test_a_link_that_fails_or_is_not_told_is_an_error(self):
+        self.assertEqual(self.run_zig("--icf=all", "cc", "bad.o", "-o", "program")[::2], (1, "ld.lld: error: no main\n"))
+        status, _, errors = self.run_zig("--icf=all", "cc", "main.o", "-o", "other")
+        self.assertEqual(status, 1)
+        self.assertIn("does not say how it linked other", errors)
 
 
 @unittest.skipUnless(shutil.which("openssl"), "the program openssl is missing: apt-get install openssl")

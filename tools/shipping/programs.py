@@ -103,6 +103,14 @@ def build(target, date):
     for program in all_programs:
         if not binary(target, program).exists():
             raise root.Failed(f"{target.name}: cargo made no {program.name}", "the lines above say why")
+        if not target.fixed and not is_position_independent(binary(target, program)):
+            raise root.Failed(f"{target.name}: {program.name} has fixed addresses, which makes an attack on it easier", "see how it is linked, in tools/shipping/programs.py")
+
+
+def is_position_independent(file):
+    """Returns true if the kernel may load a little-endian ELF program at any address: its type is ET_DYN, 3."""
+    with file.open("rb") as program:
+        return program.read(18)[16:] == b"\3\0"
 
 
 def binary(target, program):
@@ -121,9 +129,14 @@ def cargo(target, date, programs, panic, with_symbols=False):
     # The C library comes from zig, and not with Rust's standard library, which Debian has for this host's processor only. A panic that aborts unwinds no stack, so tables
     # for that are dead weight: a tenth of the node.
     options = "-C link-self-contained=no" + (" -C force-unwind-tables=no" if panic == "abort" else "")
-    if target.name.startswith("mips"):
+    linker = "--icf=all" + (" --no-eh-frame-hdr -T $WITHOUT_UNWINDING" if panic == "abort" else "")
+    if target.fixed:
         # At another address than that of the link, a daemon of these targets writes to its own first page and ends (seen under qemu with zig's linker).
         options += " -C relocation-model=static"
+    else:
+        # zig takes rustc's own word for it, `-static-pie`, and does not do it. Addresses to adjust are a list of 24 bytes each otherwise: 90 kB of the node.
+        options += " -C link-arg=-pie"
+        linker += " --pack-dyn-relocs=relr"
     # A node and a relay are to be small: a standard library that is built for size, and without what names functions in a backtrace, which a program without symbols cannot.
     size = ["-Zbuild-std-features=optimize_for_size"] if panic == "abort" else []
     flags = f"CARGO_TARGET_{target.rust.upper().replace('-', '_')}_RUSTFLAGS={options}"
@@ -132,7 +145,9 @@ def cargo(target, date, programs, panic, with_symbols=False):
         words += ["--config", "profile.release.strip=false"]
     chosen = [word for program in programs for word in ("-p", program.crate, *features(program))]
     # RUSTC_BOOTSTRAP: building the standard library is a feature of nightly compilers only, and this compiler belongs to the library's source.
-    variables = ["RUSTC_BOOTSTRAP=1", "CARGO_TARGET_DIR=/build/target", f"SOURCE_DATE_EPOCH={date}", flags]
+    # cargo-zigbuild prefers the module of Python to the command zig.
+    zig = ["CARGO_ZIGBUILD_PYTHON_PATH=/bin/false", f"LINKER_OPTIONS={linker}"]
+    variables = [*zig, "RUSTC_BOOTSTRAP=1", "CARGO_TARGET_DIR=/build/target", f"SOURCE_DATE_EPOCH={date}", flags]
     root.run("env", "-C", "/src", *variables, "nice", "cargo-zigbuild", "zigbuild", *words, *chosen)
 
 

@@ -19,6 +19,8 @@ SYSTEM = PLACE / "system"
 # The folders inside, and what they are: the sources, their libraries, everything that is built, and the finished packages.
 INSIDE = {"/src": PLACE / "src", "/vendor": PLACE / "vendor", "/build": PLACE / "build", "/out": PLACE / "out"}
 REQUIREMENTS = Path(__file__).with_name("requirements.txt")
+# The command zig of the root.
+ZIG = Path(__file__).with_name("zig.py")
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 # Variables by which the host's clients of package registries are set up.
@@ -80,6 +82,9 @@ def prepare():
         run("pip", "install", "--quiet", "--break-system-packages", "--root-user-action=ignore", "--no-deps", "--require-hashes", "-r", "/requirements.txt", online=True)
         run("env", "GOTOOLCHAIN=local", "GOBIN=/usr/local/bin", "GOPATH=/tmp/go", "GOCACHE=/tmp/go-build", "CGO_ENABLED=0", "go", "install", "-trimpath", targets.NFPM, online=True)
         stamp.write_text(wanted)
+    zig = SYSTEM / "usr/local/bin/zig"
+    shutil.copyfile(ZIG, zig)
+    zig.chmod(0o755)
     for folder in INSIDE.values():
         folder.mkdir(parents=True, exist_ok=True)
 

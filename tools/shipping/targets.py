@@ -61,6 +61,8 @@ class Target:
     oci: str = ""
     # The program of qemu that runs this target's programs elsewhere.
     qemu: str = ""
+    # True if its programs can only run at the address for which they were linked.
+    fixed: bool = False
 
 
 TARGETS = (
@@ -69,8 +71,8 @@ TARGETS = (
     # Raspberry Pi 2 and later with a 32-bit system. A coordinator belongs on a larger host.
     Target("armv7", "armv7-unknown-linux-musleabihf", (NODE, TINY, USERSPACE, RELAY), "armhf", "armv7hl", "armv7", "armv7h", "arm_cortex-a7_neon-vfpv4", "arm/v7", "qemu-arm"),
     # Routers: MediaTek MT7621 and older Ralinks, and the big-endian Atheros AR71xx to QCA95xx. Nobody builds other packages for them.
-    Target("mipsel", "mipsel-unknown-linux-musl", (NODE, TINY, RELAY), ipk="mipsel_24kc", qemu="qemu-mipsel"),
-    Target("mips", "mips-unknown-linux-musl", (NODE, TINY, RELAY), ipk="mips_24kc", qemu="qemu-mips"),
+    Target("mipsel", "mipsel-unknown-linux-musl", (NODE, TINY, RELAY), ipk="mipsel_24kc", qemu="qemu-mipsel", fixed=True),
+    Target("mips", "mips-unknown-linux-musl", (NODE, TINY, RELAY), ipk="mips_24kc", qemu="qemu-mips", fixed=True),
 )
 KINDS = ("deb", "rpm", "apk", "archlinux", "ipk")
 
