@@ -104,6 +104,20 @@ class Scripts(unittest.TestCase):
         self.assertEqual(places.pop("deb"), ["/usr/share/zsh/vendor-completions/_taut"])
         self.assertEqual(set(map(tuple, places.values())), {("/usr/share/zsh/site-functions/_taut",)})
 
+    def test_no_link_of_a_packaged_page_leads_out_of_the_package(self):
+        entries = packages.documents(targets.NODE, self.stage)
+        names = {Path(file["dst"]).name for file in entries}
+        self.assertIn("nats.svg", names)
+        links = 0
+        for file in entries:
+            text = Path(file["src"]).read_text(encoding="utf-8")
+            found = re.findall(r"\]\(([^)#]+)", text) if file["src"].endswith(".md") else []
+            self.assertEqual([link for link in found if not link.startswith("http") and link not in names], [], file["dst"])
+            links += len(found)
+        self.assertGreater(links, 100, "links between pages stay")
+        releases = (self.stage / "usr/share/doc/taut/releases.md").read_text(encoding="utf-8")
+        self.assertIn("(`docs/spec/release.md` in the sources of Taut)", releases)
+
     def test_a_purge_of_the_node_spares_other_programs(self):
         for name in ("etc/default/taut", "etc/default/taut-work", "var/lib/taut/identity.json", "var/lib/taut-work/identity.json", "etc/taut/taut.toml"):
             self.assertFalse(self.after_purge(name).exists(), name)

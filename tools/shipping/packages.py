@@ -90,7 +90,7 @@ def contents(program, kind, binary, manuals, licences, stage):
     if kind == "ipk":
         # Flash is scarce: the licences of libraries are beside the packages, in licences-*.txt.
         return [*found, entry(SOURCE / "LICENSE", f"/usr/share/licenses/{program.name}/LICENSE")]
-    found += pages(program, kind, manuals) + documents(program)
+    found += pages(program, kind, manuals) + documents(program, stage)
     # rpm removes only folders that a package owns.
     found += [{"dst": f"/usr/share/{folder}/{program.name}", "type": "dir"} for folder in ("doc", *(() if kind == "deb" else ("licenses",)))]
     place = f"/usr/share/doc/{program.name}/copyright" if kind == "deb" else f"/usr/share/licenses/{program.name}/LICENSE"
@@ -116,18 +116,33 @@ def pages(program, kind, manuals):
     return found
 
 
-def documents(program):
+# A link of a page: its text, the path, and the place in that file.
+LINK = re.compile(r"\[([^\]]*)\]\((?!https?:)([^)#\s]+)(#[^)\s]*)?\)")
+
+
+def documents(program, stage):
     """The users' pages with the node; examples with the coordinator."""
     place = f"/usr/share/doc/{program.name}"
-    files = [(SOURCE / "CHANGELOG.md", "CHANGELOG.md")]
+    chosen = ["CHANGELOG.md"]
     if program is targets.NODE:
-        files += [(file, file.name) for file in sorted((SOURCE / "docs").glob("*.md"))]
+        chosen += sorted(f"docs/{file.name}" for file in (SOURCE / "docs").iterdir() if file.suffix in (".md", ".svg"))
+    found = [entry(write(stage, f"{place}/{Path(page).name}", packaged(page, chosen)), f"{place}/{Path(page).name}") for page in chosen]
     if program is targets.COORDINATOR:
         for name in ("coordinator.toml", "grafana", "haproxy", "nginx", "prometheus"):
-            found = SOURCE / "dist" / name
-            each = [found] if found.is_file() else sorted(found.rglob("*"))
-            files += [(file, f"examples/{file.relative_to(SOURCE / 'dist')}") for file in each if file.is_file()]
-    return [entry(file, f"{place}/{name}") for file, name in files]
+            source = SOURCE / "dist" / name
+            each = [source] if source.is_file() else sorted(source.rglob("*"))
+            found += [entry(file, f"{place}/examples/{file.relative_to(SOURCE / 'dist')}") for file in each if file.is_file()]
+    return found
+
+
+def packaged(page, pages):
+    """Returns a page as it is in a package, where all pages are in one folder: a link to what is not among them names its place in the sources."""
+
+    def follow(link):
+        text, path, anchor = link[1], os.path.normpath(Path(page).parent / link[2]), link[3] or ""
+        return f"[{text}]({Path(path).name}{anchor})" if path in pages else f"{text} (`{path}` in the sources of Taut)"
+
+    return LINK.sub(follow, (SOURCE / page).read_text(encoding="utf-8"))
 
 
 def entry(source, place, mode=0o644, is_setting=False):
