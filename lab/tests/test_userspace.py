@@ -211,7 +211,7 @@ def test_a_program_that_ends_is_started_again(layout, without_tun, page):
 
 
 def test_what_needs_a_device_is_refused_and_what_is_missing_is_named(layout, without_tun):
-    net = layout(nodes=1)
+    net = layout(nodes=2)
     host = net.nodes[0].host
     user = without_tun(host, "--socks5", f"0.0.0.0:{SOCKS}", "--http-proxy", 1)
     for words in (("--kill-switch",), ("--exit-node", "auto"), ("--advertise-routes", "192.168.7.0/24")):
@@ -224,6 +224,8 @@ def test_what_needs_a_device_is_refused_and_what_is_missing_is_named(layout, wit
     assert f"0.0.0.0:{SOCKS} can be reached from outside" in warnings[0]["message"], warnings
     assert "is for root alone" in warnings[1]["message"], warnings
     assert "needs a TUN device" in user.taut("set", "--kill-switch", check=False).stderr
+    refused = user.taut("ping", net.nodes[1].name, check=False).stderr
+    assert "sends no echo requests" in refused and "taut why" in refused, refused
     user.stop()
     # The daemon alone, without the program beside it.
     alone = Path(tempfile.mkdtemp(prefix="tautlab-alone-"))
