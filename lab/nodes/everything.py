@@ -4,7 +4,7 @@ import sys
 
 from ..hosts.wait import wait_until
 from ..traffic import public_names
-from .exits import SERVER, Exits
+from .exits import SERVER, Exits, choose
 from .installed import InstalledNode
 from .resolver_host import ResolverHost
 from .resolvers import ALL_RESOLVERS, write_plain
@@ -51,13 +51,14 @@ class Everything(Exits):
         # An exit node's user asks for all names in another way than one whose own resolver asks the internet.
         uses = lambda status: status["self"]["names"]["resolver"]["by"] == self.back_end or status["exit"]["chosen"] != "none"
         self.own.wait_for(uses, f"its resolver to be {self.back_end}")
-        self.own.taut("set", "--accept-routes", "--advertise-routes", self.home, "--exit-node", self.gate.name, "--exit-node-allow-lan-access", "--kill-switch")
+        self.own.taut("set", "--accept-routes", "--advertise-routes", self.home)
         self.work.up(self.office.join_token)
         for node, routes in ((self.gate, f"exit-node,{self.site}"), (self.own, self.home)):
             known = lambda node=node, route=routes.split(",")[-1]: f"{node.name} " in self.coordinator.cli("routes", "list").stdout
             wait_until(known, f"the coordinator to know the routes of {node.name}")
             self.coordinator.cli("routes", "approve", node.name, routes)
         self.gate.wait_for(lambda status: status["exit"]["is_exit"] and approved(status), "to be an exit node and a router")
+        choose(self.own, self.gate.name, "--exit-node-allow-lan-access", "--kill-switch")
         self.own.wait_for(self.is_on, "everything to be in force")
         wait_until(lambda: seen_as(self.own.host, SERVER[0], timeout=0.5) == self.public(), "the internet to answer through the exit node")
         self.work.wait_for(lambda status: status["state"] == "running", "the second network")

@@ -101,7 +101,7 @@ class Exits:
         """Starts the client, joins it, and chooses an exit node."""
         self.client.start(*options)
         self.client.up(self.coordinator.join_token)
-        self.client.taut("set", "--exit-node", choice)
+        choose(self.client, choice)
         return self.client
 
     def lead_into_tunnel(self, node):
@@ -112,6 +112,13 @@ class Exits:
     def wait_for_exit(self, node, name):
         """Waits until a node sends what goes to the internet through this exit node, or through none if `name` is None."""
         return node.wait_for(lambda status: status["exit"]["via"] == name, f"{node.name} to use {name} as its exit node")
+
+
+def choose(node, choice, *settings):
+    """Chooses an exit node once the node's map has it, and makes other settings with it: before that the choice is refused."""
+    known = lambda status: choice == "none" or status["exit"]["candidates"] and (choice == "auto" or choice in status["exit"]["candidates"])
+    node.wait_for(known, f"{node.name} to know the exit node {choice}")
+    node.taut("set", "--exit-node", choice, *settings)
 
 
 def udp_answer(host, address, port=PORT, own=0, timeout=3):

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from ..hosts.wait import wait_until
-from .exits import SERVER, Exits
+from .exits import SERVER, Exits, choose
 from .subnets import seen_as
 
 _TRAFFIC = Path(__file__).parents[1] / "traffic"
@@ -36,7 +36,7 @@ class FullTunnel(Exits):
 
     def choose(self, choice="exit1", *settings):
         """Chooses an exit node and other settings, and waits until packets take it."""
-        self.client.taut("set", "--exit-node", choice, *settings)
+        choose(self.client, choice, *settings)
         self.wait_for_tunnel()
 
     def wait_for_tunnel(self):

@@ -29,11 +29,13 @@ def policy(net, tmp_path, text):
 def test_a_member_reaches_the_internet_through_an_exit_node_with_its_address(lab):
     net = Exits(lab, lan=True)
     gate = net.start_exit(approve=False)
-    net.start_client("exit1")
-    net.lead_into_tunnel(net.client)
     host = net.client.host
     wait_until(lambda: "exit node" in net.coordinator.cli("routes", "list").stdout, "the proposal")
-    # Nobody approved it: nothing is sent, neither there nor elsewhere.
+    # Nobody approved it: a host that chose it before it knew the network sends nothing, neither there nor elsewhere.
+    net.client.start()
+    net.client.taut("set", "--exit-node", "exit1")
+    net.client.up(net.coordinator.join_token)
+    net.lead_into_tunnel(net.client)
     assert seen_as(host, SERVER[0], timeout=1) is None
     status = net.client.status()
     assert status["exit"]["via"] is None and status["drops"]["out-no-exit"] > 0
@@ -141,7 +143,7 @@ def test_fault_e17_another_node_that_gets_the_name_is_not_used(lab):
     net.wait_for_exit(client, None)
     assert seen_as(client.host, SERVER[0], timeout=1) is None
     problem = client.status()["exit"]["problem"]
-    assert "not known here any more" in problem["message"] and "another node has that name" in problem["hint"]
+    assert "not known here any more" in problem["message"] and "another node has that name" in problem["message"]
     client.taut("set", "--exit-node", "exit1")
     wait_until(lambda: seen_as(client.host, SERVER[0]) == net.public(1), "the other one to carry")
 
@@ -196,20 +198,50 @@ def test_networks_with_public_addresses_around_an_exit_node_are_out_of_reach(lab
     assert seen_as(host, GATEWAY[1], timeout=1) is None
 
 
-def test_an_exit_node_that_cannot_be_used_is_refused_or_warned_of(lab):
-    net = Exits(lab)
-    net.start_exit(approve=False)
+def test_an_exit_node_that_cannot_be_used_is_refused(lab):
+    net = Exits(lab, count=2)
+    gate = net.start_exit(approve=False)
     client = net.start_client("none")
 
-    def choose(name):
-        return client.taut("set", "--exit-node", name, check=False)
+    def refused(name):
+        done = client.taut("set", "--exit-node", name, "--kill-switch", check=False)
+        assert done.returncode, (name, done)
+        status = client.status()
+        assert (status["exit"]["chosen"], status["kill_switch"]) == ("none", None), status
+        return done.stderr
 
     for name in (client.name, client.ipv4, f"{client.name}.default", "203.0.113.18"):
-        refused = choose(name)
-        assert refused.returncode != 0 and ("its own exit node" in refused.stderr or "address of the internet" in refused.stderr), refused.stderr
-        assert client.status()["exit"]["chosen"] == "none"
-    warned = choose("exit")
-    assert warned.returncode == 0 and "did you mean `exit1`?" in warned.stderr, warned.stderr
-    assert "routes approve exit1 exit-node" in choose("exit1").stderr
-    net.approve(net.exits[0])
-    assert not choose("exit1").stderr
+        assert "its own exit node" in refused(name) or "address of the internet" in refused(name)
+    for name in ("nosuch", "100.64.7.7", "auto", "exit1"):
+        assert "no member" in refused(name) or "no other member" in refused(name)
+    assert "did you mean `exit1`?" in refused("exit")
+    assert "routes approve exit1 exit-node" in refused("exit1")
+    net.approve(gate)
+    client.wait_for(lambda status: status["exit"]["candidates"] == ["exit1"], "the exit node to be known")
+    assert "takes one of exit1" in refused("nosuch")
+    net.start_exit(1, approve=False)
+    client.wait_for(lambda status: len(status["peers"]) == 2, "the other node to be known")
+    assert "exit2 is no exit node" in refused("exit2") and "takes one of exit1" in refused("exit2")
+    assert not client.taut("set", "--exit-node", "exit1").stderr
+
+
+def test_up_refuses_an_exit_node_that_no_member_is(lab):
+    net = Exits(lab)
+    client = net.client
+    up = ("up", "--no-portmap")
+    # The network is not known yet: the choice is kept, and the user learns what is wrong with it.
+    joined = client.taut(*up, "--exit-node", "nosuch", "--join", net.coordinator.join_token)
+    assert "no member of this network that this host knows is called nosuch" in joined.stderr, joined.stderr
+    shown = client.taut("status").stdout
+    assert "is called nosuch, so nothing reaches the internet" in shown and "--exit-node none" in shown, shown
+    client.taut("down")
+    rules = client.host.run("ip", "rule").stdout
+    refused = client.taut(*up, "--exit-node", "nosuch", "--kill-switch", check=False)
+    assert refused.returncode == 1 and "is called nosuch" in refused.stderr and "no member offers an exit node" in refused.stderr, refused
+    assert "is not running" in client.taut("status", check=False).stderr
+    assert "taut0" not in client.host.run("nft", "list", "tables").stdout
+    assert client.host.run("ip", "rule").stdout == rules
+    net.start_exit()
+    assert not client.taut(*up, "--exit-node", "exit1").stderr
+    net.wait_for_exit(client, "exit1")
+    client.taut("down")

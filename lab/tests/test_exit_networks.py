@@ -1,7 +1,7 @@
 """Two Taut networks on one host that both have exit nodes: one of them carries, and nothing leaves in the clear."""
 
 from lab.hosts.wait import wait_until
-from lab.nodes.exits import SERVER
+from lab.nodes.exits import SERVER, choose
 from lab.nodes.full_tunnel import TARGETS, FullTunnel, Talk
 from lab.nodes.subnets import seen_as
 from lab.nodes.taut import Coordinator, Node
@@ -46,9 +46,9 @@ def through(net, number):
 
 def test_of_two_networks_with_exit_nodes_the_usual_one_carries_and_then_the_other(lab):
     net, work = two_networks(lab)
-    work.taut("set", "--exit-node", "exit2")
+    choose(work, "exit2")
     through(net, 1)
-    net.client.taut("set", "--exit-node", "exit1")
+    choose(net.client, "exit1")
     through(net, 0)
     # Without the kill switch, sockets that are bound to a network card are no matter of routes.
     capture, talk = net.listen(), Talk(net.client.host, TARGETS, interface="lo")
@@ -59,7 +59,7 @@ def test_of_two_networks_with_exit_nodes_the_usual_one_carries_and_then_the_othe
     net.client.taut("set", "--exit-node", "none")
     through(net, 1)
     talk.wait()
-    net.client.taut("set", "--exit-node", "exit1")
+    choose(net.client, "exit1")
     through(net, 0)
     talk.end()
     found = capture.finish()
@@ -68,8 +68,8 @@ def test_of_two_networks_with_exit_nodes_the_usual_one_carries_and_then_the_othe
 
 def test_the_kill_switches_of_two_networks_hold_together(lab):
     net, work = two_networks(lab)
-    net.client.taut("set", "--exit-node", "exit1", "--kill-switch")
-    work.taut("set", "--exit-node", "exit2", "--kill-switch")
+    choose(net.client, "exit1", "--kill-switch")
+    choose(work, "exit2", "--kill-switch")
     through(net, 0)
     capture, talk = net.listen(), net.talk()
     # One network ends; the other one's exit node carries, and its kill switch stays.

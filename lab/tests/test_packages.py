@@ -55,6 +55,7 @@ class Site:
         wait_until(lambda: "peer" in self.coordinator.cli("routes", "list").stdout, "the coordinator to know the exit node")
         self.coordinator.cli("routes", "approve", "peer", "exit-node")
         self.peer.wait_for(lambda status: status["exit"]["is_exit"], "the peer to forward")
+        wait_until(lambda: self.status()["exit"]["candidates"] == ["peer"], "the host to know the exit node", details=self.details)
         self.web.run("taut", "set", "--exit-node", "peer", "--kill-switch")
         wait_until(lambda: "kill_switch" in self.web.run("nft", "list", "tables").stdout, "the kill switch to be in force", details=self.details)
 

@@ -113,12 +113,10 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
             return Err(why.fault);
         }
     };
-    if started && chose_itself(&options, &status) {
+    let joins = options.token.is_some() || options.place.is_some();
+    if started && let Some(refusal) = refused_exit(&mut client, &options, &status, joins)? {
         client.end();
-        return Err(Fault::failed(
-            "this host cannot be its own exit node",
-            "run `taut up` again with --exit-node and another node; --advertise-exit-node offers this one to others",
-        ));
+        return Err(refusal);
     }
     match (former, status.me.as_ref().map(|me| me.id)) {
         (Some(former), Some(id)) if former == id => {
@@ -150,6 +148,27 @@ fn check_session(options: &Options) -> Result<(), Fault> {
         IpAddr::V6(v6) => v6.is_unique_local() || v6.is_unicast_link_local() || v6.is_loopback(),
     };
     if is_private && is_on("exit-node-allow-lan-access") { Ok(()) } else { Err(ssh::refusal(client)) }
+}
+
+/// Returns why the exit node of the command line, or of its environment, is refused: no packet could take it, so it would only cut off this host. A node that has just joined keeps it, because the operator may have to
+/// approve the exit node yet, except this host itself.
+fn refused_exit(client: &mut Client, options: &Options, status: &Status, joins: bool) -> Result<Option<Fault>, Fault> {
+    let origin = options.daemon.clone().resolve()?.config.given.origin("exit-node");
+    let is_given = matches!(origin, Some(Origin::Flag | Origin::Environment));
+    if !is_given || joins && !chose_itself(options, status) {
+        return Ok(None);
+    }
+    let begin = Instant::now();
+    let mut seen = status.exit.clone();
+    // The map of the disk may be older than the exit node; the coordinator's follows its first answer.
+    while seen.as_ref().is_some_and(|exit| exit.unusable.is_some()) && begin.elapsed() < FIRST_ANSWER {
+        std::thread::sleep(POLL);
+        seen = client.status()?.exit;
+    }
+    let unusable = seen.and_then(|exit| exit.unusable);
+    Ok(unusable.map(|Failure { message, hint }| {
+        Fault::failed(message, format!("{hint}; run `taut up` again with another --exit-node, or without it"))
+    }))
 }
 
 /// Returns true if the exit node of the command line is this host itself.

@@ -8,8 +8,17 @@ use taut_base::{NodeId, closest};
 use taut_netmap::{NetworkMap, Peer};
 use taut_node::ExitWish;
 
+use crate::api::Failure;
+
 /// Longest name that may be chosen, 253 bytes: a name of the DNS (RFC 1035, 2.3.4).
 const MAX_NAME: usize = 253;
+
+/// Maximum number of exit nodes that a hint names, 8: they fit into two lines of a terminal.
+const MAX_NAMED: usize = 8;
+
+/// What makes a node an exit node for others.
+const OFFER: &str =
+    "run `taut set --advertise-exit-node` on a node, have it approved, and have the policy allow `autogroup:internet`";
 
 /// The exit node that this host uses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,6 +96,65 @@ impl ExitChoice {
         };
         close(true).or_else(|| close(false))
     }
+
+    /// Returns why no packet can take this choice in this network, and which exit nodes there are. `None` for an exit node of the network, even if it does not answer, and for no choice.
+    pub(crate) fn unusable(&self, map: &NetworkMap) -> Option<Failure> {
+        let message = match self {
+            Self::None => return None,
+            Self::Auto if map.peers.values().any(Peer::is_exit) => return None,
+            Self::Auto => String::from("no member of this network is an exit node that this host may use"),
+            Self::Node(wanted) | Self::Pinned(wanted, _) => match self.peer(map) {
+                Some(peer) if peer.is_exit() => return None,
+                Some(peer) => return Some(no_exit(peer, map)),
+                None if self.is_own(map) => String::from("this host cannot be its own exit node"),
+                None => self.unknown(wanted, map),
+            },
+        };
+        let meant = self.meant(map).map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
+        Some(Failure::new(message, format!("{meant}{}", exit_nodes(map))))
+    }
+
+    /// Says that no member has the chosen name or address.
+    fn unknown(&self, wanted: &str, map: &NetworkMap) -> String {
+        let overlay = [map.network.ipv4, map.network.ipv6];
+        match (self, wanted.parse::<IpAddr>()) {
+            (Self::Pinned(..), _) => {
+                let has_name = Self::Node(String::from(wanted)).peer(map).is_some();
+                let other = if has_name { ", and another node has that name or address now" } else { "" };
+                format!("the node that was chosen as {wanted} is not known here any more{other}")
+            }
+            (_, Ok(address)) if !overlay.iter().any(|prefix| prefix.contains(address)) => {
+                format!("{address} is no overlay address, so no exit node has it")
+            }
+            (_, Ok(address)) => format!("no member of this network that this host knows has the address {address}"),
+            (_, Err(_)) => format!("no member of this network that this host knows is called {wanted}"),
+        }
+    }
+}
+
+/// Says that this peer is no exit node, and what makes it one.
+fn no_exit(peer: &Peer, map: &NetworkMap) -> Failure {
+    let name = &peer.name;
+    let makes = format!(
+        "{name} needs `taut set --advertise-exit-node`, the approval `taut-coordinator routes approve {name} exit-node`, and a policy that allows `autogroup:internet`"
+    );
+    let others = if map.peers.values().any(Peer::is_exit) { format!("{}; ", exit_nodes(map)) } else { String::new() };
+    let none = if others.is_empty() { ", and no other member is one" } else { "" };
+    Failure::new(format!("{name} is no exit node that this host may use{none}"), format!("{others}{makes}"))
+}
+
+/// Names the exit nodes that this host may use, or says how a node becomes one.
+fn exit_nodes(map: &NetworkMap) -> String {
+    let names: Vec<&str> = map.peers.values().filter(|peer| peer.is_exit()).map(|peer| &*peer.name).collect();
+    if names.is_empty() {
+        return format!("no member offers an exit node: {OFFER}");
+    }
+    let more = match names.len().saturating_sub(MAX_NAMED) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let first = names.into_iter().take(MAX_NAMED).collect::<Vec<_>>().join(", ");
+    format!("`taut set --exit-node NODE` takes one of {first}{more}")
 }
 
 /// Returns the node's part of a name in the network, which may have the network's name or domain behind it.
@@ -198,5 +266,37 @@ mod tests {
         assert_eq!(choice("gat").meant(&map), Some("gate"), "an exit node before another node");
         assert_eq!(choice("gat.home").meant(&map), Some("gate"));
         assert_eq!((choice("nosuch").meant(&map), choice("auto").meant(&map)), (None, None));
+    }
+
+    #[test]
+    fn a_choice_that_leads_nowhere_names_the_exit_nodes() {
+        let exit = |id: u8| peer(id.into(), &format!("gate{id}"), id, exit_routes().to_vec());
+        let plain = || peer(40, "nas", 40, Vec::new());
+        let map = network(1, [exit(2), exit(3), plain()]);
+        let unusable = |text: &str, map: &NetworkMap| text.parse::<ExitChoice>().unwrap().unusable(map);
+        for usable in ["none", "auto", "gate2", "gate3.home", "100.64.0.2", "renamed#2"] {
+            assert_eq!(unusable(usable, &map), None, "{usable}");
+        }
+        for (wanted, named) in [
+            ("nosuch", "is called nosuch"),
+            ("100.64.0.99", "has the address 100.64.0.99"),
+            ("203.0.113.1", "no overlay address"),
+            ("me", "its own exit node"),
+            ("nas", "nas is no exit node"),
+            ("gate2#77", "another node has that name"),
+        ] {
+            let failure = unusable(wanted, &map).unwrap();
+            assert!(failure.message.contains(named), "{failure:?}");
+            assert!(failure.hint.contains("one of gate2, gate3"), "{failure:?}");
+        }
+        assert!(unusable("gate", &map).unwrap().hint.starts_with("did you mean `gate2`?"));
+        let without = network(1, [plain()]);
+        for wanted in ["auto", "nosuch", "nas"] {
+            let failure = unusable(wanted, &without).unwrap();
+            assert!(failure.hint.contains("`taut set --advertise-exit-node`"), "{failure:?}");
+            assert!(failure.to_string().contains("no member") || failure.to_string().contains("no other member"));
+        }
+        let many = network(1, (2..=30).map(exit));
+        assert!(unusable("nosuch", &many).unwrap().hint.ends_with("gate9 and 21 more"));
     }
 }

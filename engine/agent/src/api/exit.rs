@@ -21,6 +21,9 @@ pub struct ExitStatus {
     pub seen_as: Vec<SeenAddress>,
     /// Why nothing reaches the internet although an exit node was chosen.
     pub problem: Option<Failure>,
+    /// Why no packet can take the chosen exit node: no member has that name, or the member is no exit node. `taut set` refuses such a choice.
+    #[serde(default)]
+    pub unusable: Option<Failure>,
     /// Names of the exit nodes that this host may use.
     pub candidates: Vec<String>,
     /// Whether this host offers to be an exit node.

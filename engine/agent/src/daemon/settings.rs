@@ -154,23 +154,13 @@ impl Daemon {
         Ok(())
     }
 
-    /// Refuses an exit node that can be none: this host itself, or an address outside of the overlay.
+    /// Refuses a new choice that would only cut off this host: a node that is no exit node, or a name that no member has.
     fn check_exit(&self, wanted: &DaemonConfig) -> Result<(), Failure> {
         let choice = &wanted.routes.exit_node;
-        let Some(map) = self.member.map.as_ref().filter(|_| *choice != self.config.routes.exit_node) else {
-            return Ok(());
-        };
-        if choice.is_own(map) {
-            let hint = "choose another node, or offer this one to others with `taut set --advertise-exit-node`; nothing was changed";
-            return Err(Failure::new("this host cannot be its own exit node", hint));
-        }
-        let overlay = [map.network.ipv4, map.network.ipv6];
-        match choice.to_string().parse() {
-            Ok(address) if !overlay.iter().any(|prefix| prefix.contains(address)) => Err(Failure::new(
-                format!("{address} is no overlay address, so no exit node has it"),
-                "give the exit node's name, or its overlay address; nothing was changed",
-            )),
-            _ => Ok(()),
+        let map = self.member.map.as_ref().filter(|_| *choice != self.config.routes.exit_node);
+        match map.and_then(|map| choice.unusable(map)) {
+            Some(Failure { message, hint }) => Err(Failure::new(message, format!("{hint}; nothing was changed"))),
+            None => Ok(()),
         }
     }
 

@@ -34,6 +34,7 @@ pub(crate) fn exit(
         paused_s: paused.map(|left| left.as_secs_f64().round()),
         seen_as,
         problem,
+        unusable: options.exit_node.unusable(map),
         candidates: map.peers.values().filter(|peer| peer.is_exit()).map(|peer| peer.name.clone()).collect(),
         advertised: options.advertise_exit_node,
         approved: options.advertise_exit_node && approved,
@@ -96,48 +97,13 @@ fn problem(
             Failure::new(message, format!("`taut why {name}` says more; {another}; {closed}"))
         });
     }
-    let has_candidates = map.peers.values().any(Peer::is_exit);
-    match choice {
-        ExitChoice::None => None,
-        ExitChoice::Auto if has_candidates => Some(Failure::new(
+    if let Some(Failure { message, hint }) = choice.unusable(map) {
+        return Some(Failure::new(format!("{message}, so nothing reaches the internet"), format!("{hint}; {closed}")));
+    }
+    (*choice == ExitChoice::Auto).then(|| {
+        Failure::new(
             "the exit nodes are being compared, or none answers: nothing reaches the internet",
             format!("`taut status` shows who answers; {closed}"),
-        )),
-        ExitChoice::Auto => Some(Failure::new(
-            "there is no exit node that this host may use, so nothing reaches the internet",
-            format!(
-                "run `taut set --advertise-exit-node` on a node, have it approved, and have the policy allow `autogroup:internet`; {closed}"
-            ),
-        )),
-        ExitChoice::Node(wanted) | ExitChoice::Pinned(wanted, _) => Some(match choice.peer(map) {
-            None if matches!(choice, ExitChoice::Pinned(..)) => {
-                let has_name = ExitChoice::Node(wanted.clone()).peer(map).is_some();
-                let other = if has_name { "another node has that name or address now; " } else { "" };
-                Failure::new(
-                    format!(
-                        "the node that was chosen as {wanted} is not known here any more, so nothing reaches the internet"
-                    ),
-                    format!("{other}`taut set --exit-node NODE` chooses one; {closed}"),
-                )
-            }
-            None if choice.is_own(map) => Failure::new(
-                "this host cannot be its own exit node, so nothing reaches the internet",
-                format!("choose another node with `taut set --exit-node NODE`; {closed}"),
-            ),
-            None => {
-                let meant = choice.meant(map).map(|name| format!("did you mean `{name}`? ")).unwrap_or_default();
-                Failure::new(
-                    format!("the exit node {wanted} is not known here, so nothing reaches the internet"),
-                    format!("{meant}`taut status` lists the nodes that the policy lets this host know; {closed}"),
-                )
-            }
-            Some(peer) => Failure::new(
-                format!("{} is no exit node that this host may use, so nothing reaches the internet", peer.name),
-                format!(
-                    "it needs `taut set --advertise-exit-node`, the approval `taut-coordinator routes approve {} exit-node`, and a policy that allows `autogroup:internet`; {closed}",
-                    peer.name
-                ),
-            ),
-        }),
-    }
+        )
+    })
 }
