@@ -210,6 +210,31 @@ def test_a_program_that_ends_is_started_again(layout, without_tun, page):
     wait_until(lambda: fetch(one.host, f"http://127.0.0.1:{FORWARD}/page")[0] == 0, "the forward")
 
 
+def test_commands_after_the_first_find_that_the_network_is_a_userspace_one(layout, without_tun):
+    net = layout(nodes=1)
+    host = net.nodes[0].host
+    user = without_tun(host)
+    command = ("setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups", "--no-new-privs", "--bounding-set=-all", "--inh-caps=-all", binary("taut"))
+    places = ("--state", user.state, "--socket", user.socket)
+
+    def run(*words):
+        return host.run(*command, *words, *places[: 4 if words[0] != "down" else 0], *(("--socket", user.socket) if words[0] == "down" else ()), check=False)
+
+    net.coordinator.start()
+    missing = run("up", "--join", net.coordinator.join_token)
+    assert missing.returncode == 1 and "`--tun userspace`" in missing.stderr, "nobody chose a userspace network yet"
+    assert run("up", "--tun", "userspace", "--join", net.coordinator.join_token).returncode == 0
+    assert run("down").returncode == 0
+    again = run("up")
+    assert again.returncode == 0 and "had a userspace network" in again.stderr, again
+    assert user.status()["userspace"] is not None
+    assert run("down").returncode == 0
+    left = run("leave")
+    assert left.returncode == 0 and not (user.state / "identity.json").exists(), left
+    assert json.loads(net.coordinator.cli("nodes", "list", "--json").stdout)["nodes"] == []
+    assert run("up", "--join", net.coordinator.join_token).returncode == 1, "a node that left chose nothing"
+
+
 def test_what_needs_a_device_is_refused_and_what_is_missing_is_named(layout, without_tun):
     net = layout(nodes=2)
     host = net.nodes[0].host

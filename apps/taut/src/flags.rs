@@ -218,6 +218,12 @@ impl DaemonFlags {
         Ok(true)
     }
 
+    /// Gives the daemon a userspace network instead of a TUN device.
+    pub(crate) fn choose_userspace(&mut self) -> Result<(), Fault> {
+        let tun = settings::find("tun").ok_or_else(|| Fault::usage("there is no setting `tun`"))?;
+        add(&mut self.given, tun, Origin::Flag, "userspace")
+    }
+
     /// Takes the configuration file that the user names, with the places in it. Places of another file do not hold then.
     fn take_config(&mut self, path: PathBuf) {
         // A faulty file counts as empty here; `resolve` reads it again and reports its faults.

@@ -8,10 +8,12 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use taut_agent::DaemonConfig;
+use taut_agent::settings::Origin;
 
 use crate::client::{Client, NoDaemon};
 use crate::fault::Fault;
 use crate::flags::DaemonFlags;
+use crate::output;
 
 /// The device that creates TUN interfaces.
 const TUN_DEVICE: &str = "/dev/net/tun";
@@ -19,6 +21,8 @@ const TUN_DEVICE: &str = "/dev/net/tun";
 const CAP_NET_ADMIN: u32 = 12;
 /// File in the state directory that gets the daemon's output.
 const LOG: &str = "daemon.log";
+/// Empty file in the state directory while the last daemon that a command started had a userspace network.
+const RAN_USERSPACE: &str = "userspace";
 /// Size beyond which the log is deleted at the next start, 1 MiB: the log is only for the last few starts.
 const MAX_LOG: u64 = 1024 * 1024;
 /// Time between two attempts to connect to a new daemon.
@@ -28,6 +32,45 @@ const RETRY: Duration = Duration::from_millis(20);
 pub(crate) fn check_host(config: &DaemonConfig) -> Result<(), Fault> {
     // A userspace network needs neither rights nor a device.
     if config.is_userspace() { Ok(()) } else { check_device() }
+}
+
+/// Gives a new daemon a userspace network if the last one of this node had one, no setting says otherwise, and this host has no TUN device for it. Flags hold for one daemon, and a user without
+/// rights would have to repeat that one for each command that starts another.
+pub(crate) fn recall_userspace(flags: &mut DaemonFlags) -> Result<(), Fault> {
+    if flags.state.join(RAN_USERSPACE).exists() && !has_device(flags)? {
+        flags.choose_userspace()?;
+        output::complain(
+            "taut: this host has no TUN device for this user, and the last daemon of this node had a userspace network: this one has it, too",
+        );
+    }
+    Ok(())
+}
+
+/// Gives a new daemon a userspace network if this host has no TUN device for it: a daemon that only leaves the network needs none.
+pub(crate) fn do_without_device(flags: &mut DaemonFlags) -> Result<(), Fault> {
+    if has_device(flags)? { Ok(()) } else { flags.choose_userspace() }
+}
+
+/// Returns true if a setting chooses the device, or this host has a TUN device.
+fn has_device(flags: &DaemonFlags) -> Result<bool, Fault> {
+    let origin = flags.clone().resolve()?.config.given.origin("tun");
+    Ok(!matches!(origin, None | Some(Origin::Network)) || check_device().is_ok())
+}
+
+/// Forgets how the last daemon ran. For a node that has left its network.
+pub(crate) fn forget(state: &Path) {
+    let _ = fs::remove_file(state.join(RAN_USERSPACE));
+}
+
+/// Notes in the state directory whether this daemon has a userspace network. Without the note the next command asks for the flag.
+fn note_userspace(flags: &DaemonFlags) {
+    let is_userspace = flags.clone().resolve().is_ok_and(|resolved| resolved.config.is_userspace());
+    if is_userspace {
+        // An existing file, or a link of another user, is left as it is.
+        let _ = OpenOptions::new().write(true).create_new(true).mode(0o600).open(flags.state.join(RAN_USERSPACE));
+    } else {
+        forget(&flags.state);
+    }
 }
 
 /// Checks what a TUN device needs: privileges, and `/dev/net/tun`.
@@ -73,7 +116,10 @@ pub(crate) fn start(flags: &DaemonFlags, deadline: Instant) -> Result<Client, Fa
         spawn(flags, log).map_err(|error| Fault::failed(format!("the daemon cannot be started: {error}"), ""))?;
     loop {
         match Client::connect(&flags.socket) {
-            Ok(client) => return Ok(client),
+            Ok(client) => {
+                note_userspace(flags);
+                return Ok(client);
+            }
             Err(NoDaemon::Absent) => {}
             Err(denied) => return Err(denied.explain(&flags.socket)),
         }

@@ -51,7 +51,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         Ok(client) => (client, false),
         Err(NoDaemon::Absent) => {
             must_be_member(&flags.state)?;
-            launch::check_host(&flags.clone().resolve()?.config)?;
+            launch::do_without_device(&mut flags)?;
             (launch::start(&flags, deadline)?, true)
         }
         Err(denied) => return Err(denied.explain(&flags.socket)),
@@ -62,6 +62,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         client.end();
     }
     let left = result?;
+    launch::forget(&flags.state);
     match json {
         true => output::print_json(&Left { schema: SCHEMA, state: NodeState::NeedsJoin, left: &left }),
         false => output::print(&describe(&left)),

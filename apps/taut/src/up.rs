@@ -96,6 +96,7 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
             (client, false)
         }
         Err(NoDaemon::Absent) => {
+            launch::recall_userspace(&mut options.daemon)?;
             launch::check_host(&options.daemon.clone().resolve()?.config)?;
             check_session(&options)?;
             (launch::start(&options.daemon, deadline)?, true)
