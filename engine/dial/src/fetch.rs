@@ -5,7 +5,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::broken::Broken;
+use crate::broken::{Broken, SPEAKS_TLS, speaks_tls};
 use crate::dial::connect_verified;
 use crate::tls::{authorities, explain};
 use crate::url::Url;
@@ -49,7 +49,10 @@ pub fn fetch(url: &Url, path: &str, files: &[&Path]) -> Result<Vec<u8>, Broken> 
             return Err(Broken(String::from("its answer is too long")));
         }
     }
-    body(&answer).ok_or_else(|| Broken(String::from("its answer is not that of a coordinator")))
+    body(&answer).ok_or_else(|| {
+        let what = if speaks_tls(&answer) { SPEAKS_TLS } else { "its answer is not that of a coordinator" };
+        Broken(String::from(what))
+    })
 }
 
 /// Writes the file that a server answers to `GET` at `path` below `url` to `into`, at most `most` bytes within `limit`, and returns its length. Certificates as in
@@ -104,6 +107,7 @@ pub fn download(
         into.write_all(body).map_err(|error| Broken(format!("the file cannot be written: {error}")))?;
     }
     match whole {
+        None if speaks_tls(&head) => Err(Broken(String::from(SPEAKS_TLS))),
         None => Err(Broken(String::from("the connection ended before the answer"))),
         Some(Some(whole)) if whole != length => {
             Err(Broken(format!("only {length} of {whole} bytes of the file arrived")))

@@ -29,6 +29,11 @@ pub(crate) fn authorities(_: &[&Path]) -> Result<Authorities, Broken> {
     Err(Broken(String::from(MISSING)))
 }
 
+/// Returns the error.
+pub(crate) fn name_plain<S>(_: &Secured<S>, error: io::Error) -> io::Error {
+    error
+}
+
 /// Returns an error as text for the user.
 pub(crate) fn explain(error: &io::Error) -> Broken {
     Broken(error.to_string())

@@ -176,7 +176,7 @@ impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = match &mut self.kind {
             StreamKind::Plain(socket) => socket.read(buffer),
-            StreamKind::Secure(stream) => stream.read(buffer),
+            StreamKind::Secure(stream) => stream.read(buffer).map_err(|error| tls::name_plain(stream, error)),
         }?;
         self.received = self.received.saturating_add(length as u64);
         Ok(length)
@@ -187,14 +187,14 @@ impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.kind {
             StreamKind::Plain(socket) => socket.write(bytes),
-            StreamKind::Secure(stream) => stream.write(bytes),
+            StreamKind::Secure(stream) => stream.write(bytes).map_err(|error| tls::name_plain(stream, error)),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.kind {
             StreamKind::Plain(socket) => socket.flush(),
-            StreamKind::Secure(stream) => stream.flush(),
+            StreamKind::Secure(stream) => stream.flush().map_err(|error| tls::name_plain(stream, error)),
         }
     }
 }

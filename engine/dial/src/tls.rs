@@ -27,6 +27,9 @@ pub(crate) type Secured<S> = StreamOwned<ClientConnection, S>;
 /// Who may certify a server.
 pub(crate) type Authorities = RootCertStore;
 
+/// What to do about a server without TLS behind an https URL.
+const NO_TLS: &str = "the server does not speak TLS at this port: write http:// in the URL instead of https://, or give the port at which it speaks https";
+
 /// Wraps a connected socket. The handshake begins with the first write. With `authorities`, the server's certificate has to be valid for `host`.
 pub(crate) fn secure<S: Read + Write>(
     socket: S,
@@ -50,6 +53,17 @@ pub(crate) fn authorities(files: &[&Path]) -> Result<RootCertStore, Broken> {
     match store.is_empty() {
         true => Err(Broken(format!("{} has no certificate authority", file.display()))),
         false => Ok(store),
+    }
+}
+
+/// Returns an error of a TLS stream, in words for the user if the server answered the handshake with something else than TLS.
+pub(crate) fn name_plain<S: Read + Write>(stream: &Secured<S>, error: io::Error) -> io::Error {
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    match inner {
+        Some(rustls::Error::InvalidMessage(_)) if stream.conn.is_handshaking() => {
+            io::Error::new(io::ErrorKind::InvalidData, NO_TLS)
+        }
+        _ => error,
     }
 }
 

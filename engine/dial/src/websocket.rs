@@ -56,6 +56,8 @@ pub enum WebSocketError {
     Status(u16),
     /// The stream ended before the answer to the opening.
     NoAnswer,
+    /// The server speaks TLS, and the request was plain HTTP.
+    SpeaksTls,
     /// The answer to the opening is not that of a WebSocket server, because of this.
     Opening(&'static str),
     /// The server sent bytes that no server may send.

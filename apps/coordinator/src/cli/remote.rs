@@ -173,11 +173,16 @@ impl Remote {
                 self.api
             )));
         }
-        let body: Value = response.body_mut().read_json().map_err(|_| {
-            CommandError::Run(format!(
-                "the server at {} is not a taut-coordinator (status {status}); check --api",
-                self.api
-            ))
+        let text = response.body_mut().read_to_string().unwrap_or_default();
+        let body: Value = serde_json::from_str(&text).map_err(|_| {
+            // Servers of TLS answer a plain request in words of their own, which name https.
+            let wants_tls = self.api.starts_with("http://") && text.to_ascii_lowercase().contains("https");
+            CommandError::Run(match wants_tls && status.as_u16() == 400 {
+                true => format!("the server at {} speaks https at this port; write https:// into --api", self.api),
+                false => {
+                    format!("the server at {} is not a taut-coordinator (status {status}); check --api", self.api)
+                }
+            })
         })?;
         if status.is_success() {
             return Ok(body);

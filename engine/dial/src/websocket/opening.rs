@@ -7,6 +7,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use taut_base::encode_base64;
 
 use super::WebSocketError;
+use crate::broken::speaks_tls;
 
 /// The text that a server appends to the key before it hashes it (RFC 6455, section 1.3). Only a server that knows WebSocket gives the right answer.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
@@ -30,8 +31,18 @@ pub(super) fn open(stream: &mut (impl Read + Write), authority: &str, path: &str
             Err(error) => return Err(error.into()),
         }
         if let Some(end) = head_end(&answer, before) {
-            check(&String::from_utf8_lossy(answer.get(..end).unwrap_or_default()), &key)?;
+            let checked = check(&String::from_utf8_lossy(answer.get(..end).unwrap_or_default()), &key);
+            if matches!(checked, Err(WebSocketError::Status(400))) {
+                // The text behind the head may come separately; it only explains the refusal.
+                let length = if answer.len() > end { 0 } else { stream.read(&mut piece).unwrap_or_default() };
+                answer.extend_from_slice(piece.get(..length).unwrap_or_default());
+                return Err(if speaks_tls(&answer) { WebSocketError::SpeaksTls } else { WebSocketError::Status(400) });
+            }
+            checked?;
             return Ok(answer.split_off(end));
+        }
+        if !is_http(&answer) && speaks_tls(&answer) {
+            return Err(WebSocketError::SpeaksTls);
         }
         if !is_http(&answer) {
             return Err(WebSocketError::Opening("its answer is not HTTP"));

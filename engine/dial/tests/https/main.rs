@@ -4,5 +4,6 @@
 
 mod certificates;
 mod clock;
+mod schemes;
 mod server;
 mod slow;

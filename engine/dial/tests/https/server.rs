@@ -56,7 +56,7 @@ impl Server {
     }
 
     /// Returns the URL, and the file of the authority.
-    fn serve(self, trust: Trust) -> (String, PathBuf) {
+    pub(crate) fn serve(self, trust: Trust) -> (String, PathBuf) {
         let params = |names: &[&str], (first, last): Years| {
             let mut params =
                 CertificateParams::new(names.iter().map(|name| String::from(*name)).collect::<Vec<_>>()).unwrap();

@@ -87,7 +87,13 @@ fn other_answers_are_refused_with_the_reason() {
             "{answer}: {refused:?}"
         );
     }
-    for status in [200, 302, 403, 404, 503] {
+    for answer in ["\u{15}\u{3}\u{3}", "HTTP/1.1 400 x\r\n\r\nthis port speaks https: write https://\n"] {
+        for piece in [5, 1_000] {
+            let (refused, _) = answered(answer, piece.max(answer.find("\r\n\r\n").map_or(0, |end| end + 4)));
+            assert!(matches!(refused, Err(WebSocketError::SpeaksTls)), "{answer}: {refused:?}");
+        }
+    }
+    for status in [200, 302, 400, 403, 404, 503] {
         let (refused, _) = answered(&format!("HTTP/1.0 {status} x\r\nLocation: http://a/\r\n\r\n"), 5);
         assert!(matches!(refused, Err(WebSocketError::Status(found)) if found == status), "{refused:?}");
     }
