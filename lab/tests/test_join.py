@@ -1,6 +1,7 @@
 """Joining: nodes get addresses of both families and see each other; an invalid token is refused with an explanation."""
 
 import ipaddress
+import json
 
 
 def test_three_nodes_get_distinct_addresses_and_see_each_other(mesh):
@@ -90,3 +91,25 @@ def test_two_hosts_of_the_same_name_become_two_nodes(layout):
     second.start().up(net.coordinator.join_token)
     names = {node.status()["self"]["name"] for node in net.nodes}
     assert len(names) == 2
+
+
+def test_a_wrong_key_and_a_wrong_scheme_are_named(layout):
+    net = layout(nodes=1)
+    net.coordinator.start()
+    node = net.nodes[0]
+    node.start()
+    url = net.coordinator.url
+    key = json.loads(node.host.run("curl", "-fsS", "--noproxy", "*", f"{url}/key").stdout)["key"]
+    other = "A" * 42 + "E="
+
+    def refused(*words):
+        done = node.taut("up", *words, "--timeout", "5s", check=False)
+        assert done.returncode == 1, done
+        return done.stderr
+
+    why = refused("--coordinator", url, "--coordinator-key", other)
+    assert f"it shows {key}, and expected is {other}" in why and "taut-coordinator devices invite" in why, why
+    assert "somebody in between" in why and f"it shows {key}" in node.taut("status", check=False).stdout, why
+    https = url.replace("http://", "https://")
+    assert "does not speak TLS at this port: write http://" in refused("--coordinator", https, "--coordinator-key", key)
+    assert "does not speak TLS at this port: write http://" in refused("--coordinator", https)

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use taut_base::NodeId;
 use taut_dial::{Broken, ChannelTarget, Received, SealedChannel};
-use taut_netmap::{CONTROL_PATH, Problem, ToNode, Waiting};
+use taut_netmap::{CONTROL_PATH, KEY_PATH, Problem, ToNode, Waiting};
 use taut_noise::MAX_MESSAGE;
 
 use crate::disk::hex;
@@ -20,6 +20,8 @@ pub(crate) fn target(membership: &Membership) -> ChannelTarget {
         coordinator: membership.coordinator,
         max_message: MAX_MESSAGE,
         wrong_server: "the server at this URL does not have the coordinator's key of the join token, or does not know this network",
+        key_path: KEY_PATH,
+        key_source: "the join token or --coordinator-key",
     }
 }
 

@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
-use taut_base::{SAFE_PACKET, SOCKET_MARK};
+use taut_base::{PublicKey, SAFE_PACKET, SOCKET_MARK};
 use taut_event::{Waker, connect_tcp};
 
 use crate::broken::Broken;
+use crate::fetch::shown_key;
 use crate::names::resolve;
-use crate::sealed_channel::{ChannelTarget, SealedChannel};
+use crate::sealed_channel::{ChannelTarget, NotOpened, SealedChannel};
 use crate::stream::{ANSWER_TIMEOUT, Stream};
 use crate::tls::Authorities;
 use crate::url::Url;
@@ -134,7 +135,28 @@ fn attempt_address(
     target: &ChannelTarget,
     cancel: &Cancel,
 ) -> Result<SealedChannel, Broken> {
-    SealedChannel::open(connect(address, url, cancel)?, url, target)
+    match SealedChannel::open(connect(address, url, cancel)?, url, target) {
+        Ok(channel) => Ok(channel),
+        Err(NotOpened::Broken(broken)) => Err(broken),
+        Err(NotOpened::Handshake(broken)) => {
+            let shown = connect(address, url, cancel).and_then(|stream| shown_key(stream, url, target.key_path));
+            Err(explain_handshake(broken, shown.ok(), target))
+        }
+    }
+}
+
+/// Explains a handshake that the server did not finish, by the key that it shows. Nobody vouches for that key: it only explains.
+fn explain_handshake(broken: Broken, shown: Option<PublicKey>, target: &ChannelTarget) -> Broken {
+    let ChannelTarget { coordinator, key_source, .. } = target;
+    Broken(match shown {
+        Some(shown) if shown != *coordinator => format!(
+            "the server at this URL does not have the coordinator's key of {key_source}: it shows {shown}, and expected is {coordinator}; \
+             compare both with what `taut-coordinator devices invite` prints on the coordinator: the given key may be of another coordinator; \
+             if it is not, somebody in between answers"
+        ),
+        Some(_) => return broken,
+        None => String::from(target.wrong_server),
+    })
 }
 
 /// Connects to one address of the URL's host. The stream blocks, with a timeout. Its segments are as short as packets on a path of unknown MTU: a path that loses

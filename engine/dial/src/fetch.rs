@@ -5,8 +5,11 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use taut_base::PublicKey;
+
 use crate::broken::{Broken, SPEAKS_TLS, speaks_tls};
 use crate::dial::connect_verified;
+use crate::stream::Stream;
 use crate::tls::{authorities, explain};
 use crate::url::Url;
 
@@ -27,7 +30,21 @@ pub const AUTHORITIES: [&str; 3] =
 /// If the server cannot be reached, its certificate is not valid, or its answer is not a JSON object.
 pub fn fetch(url: &Url, path: &str, files: &[&Path]) -> Result<Vec<u8>, Broken> {
     let authorities = if url.secure { Some(authorities(files)?) } else { None };
-    let mut stream = connect_verified(url, authorities.as_ref())?;
+    ask(connect_verified(url, authorities.as_ref())?, url, path)
+}
+
+/// Returns the key that a coordinator shows at `path` to anybody. Nothing vouches for it.
+pub(crate) fn shown_key(stream: Stream, url: &Url, path: &str) -> Result<PublicKey, Broken> {
+    #[derive(taut_json::Deserialize)]
+    struct Shown {
+        key: PublicKey,
+    }
+    let answer = taut_json::from_slice::<Shown>(&ask(stream, url, path)?);
+    answer.map(|shown| shown.key).map_err(|error| Broken(error.to_string()))
+}
+
+/// Returns the JSON object that a server answers to `GET` at `path` below `url`.
+fn ask(mut stream: Stream, url: &Url, path: &str) -> Result<Vec<u8>, Broken> {
     let slow = |error| explain_slow(&error, || String::from("its answer takes too long"));
     let request = format!(
         "GET {}{path} HTTP/1.1\r\nHost: {}\r\nAccept: application/json\r\nConnection: close\r\n\r\n",

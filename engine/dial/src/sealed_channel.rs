@@ -49,8 +49,27 @@ pub struct ChannelTarget {
     pub coordinator: PublicKey,
     /// Longest message that may come, in bytes.
     pub max_message: usize,
-    /// What to say if the server does not finish the handshake.
+    /// What to say if the server does not finish the handshake, and its key is not known.
     pub wrong_server: &'static str,
+    /// Path below the coordinator's URL at which it shows its key to anybody.
+    pub key_path: &'static str,
+    /// Where this end has the coordinator's key from, such as "the relay token".
+    pub key_source: &'static str,
+}
+
+/// The reason why [`SealedChannel::open`] failed.
+#[derive(Debug)]
+pub(crate) enum NotOpened {
+    /// The connection failed, or the server is no coordinator.
+    Broken(Broken),
+    /// The server did not finish the handshake. A coordinator with another key does not say so: it cannot read the first message, and ends the connection.
+    Handshake(Broken),
+}
+
+impl From<Broken> for NotOpened {
+    fn from(broken: Broken) -> Self {
+        Self::Broken(broken)
+    }
 }
 
 /// What [`SealedChannel::receive`] found.
@@ -68,7 +87,7 @@ impl SealedChannel {
     ///
     /// # Errors
     /// If the server does not answer in time, or is not the coordinator.
-    pub fn open(stream: Stream, url: &Url, target: &ChannelTarget) -> Result<Self, Broken> {
+    pub(crate) fn open(stream: Stream, url: &Url, target: &ChannelTarget) -> Result<Self, NotOpened> {
         let limits = WebSocketLimits { read: BUFFER, message: target.max_message, waiting: MOST_WAITING };
         let path = format!("{}{}", url.path, target.path);
         let mut socket = WebSocket::open(stream, &url.authority(), &path, limits).map_err(explain)?;
@@ -199,8 +218,8 @@ impl AsFd for SealedChannel {
     }
 }
 
-fn shake_hands(socket: &mut WebSocket<Stream>, target: &ChannelTarget) -> Result<Transport, Broken> {
-    let wrong_server = || Broken(String::from(target.wrong_server));
+fn shake_hands(socket: &mut WebSocket<Stream>, target: &ChannelTarget) -> Result<Transport, NotOpened> {
+    let wrong_server = || NotOpened::Handshake(Broken(String::from(target.wrong_server)));
     let ephemeral = random::private_key().map_err(|error| Broken(error.to_string()))?;
     let (initiator, first) =
         Initiator::start(&target.prologue, &target.key, &target.coordinator, ephemeral).map_err(|_| {
@@ -208,13 +227,25 @@ fn shake_hands(socket: &mut WebSocket<Stream>, target: &ChannelTarget) -> Result
         })?;
     socket.queue(&first).and_then(|_| socket.flush()).map_err(explain)?;
     let second = loop {
-        match socket.read().map_err(explain)?.ok_or_else(no_answer)? {
+        match socket.read().map_err(unfinished)?.ok_or_else(no_answer)? {
             Message::Binary(second) => break second,
             Message::Control => {}
             Message::Text | Message::Close(_) => return Err(wrong_server()),
         }
     };
     initiator.finish(&second).map_err(|_| wrong_server())
+}
+
+/// Returns the error of a handshake whose answer did not come.
+fn unfinished(error: WebSocketError) -> NotOpened {
+    let is_end = match &error {
+        WebSocketError::Closed => true,
+        WebSocketError::Io(error) => {
+            matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof)
+        }
+        _ => false,
+    };
+    if is_end { NotOpened::Handshake(explain(error)) } else { NotOpened::Broken(explain(error)) }
 }
 
 fn explain(error: WebSocketError) -> Broken {

@@ -9,8 +9,8 @@ use taut_base::{Time, is_printable};
 use taut_dial::{Backoff, Broken, ChannelTarget, Dial, Jitter, Received, SealedChannel};
 use taut_event::{Events, Interest, Poller, Waker};
 use taut_netmap::{
-    CoordinatorToRelay, MAX_REVOCATIONS, Problem, ProblemCode, RELAY_CONTROL_PATH, RELAY_PROLOGUE, RelayToCoordinator,
-    Revocation, SCHEMA,
+    CoordinatorToRelay, KEY_PATH, MAX_REVOCATIONS, Problem, ProblemCode, RELAY_CONTROL_PATH, RELAY_PROLOGUE,
+    RelayToCoordinator, Revocation, SCHEMA,
 };
 use taut_relay::{NetworkTag, Removal, VerifyingKey};
 
@@ -190,6 +190,8 @@ impl LinkWorker {
             coordinator: self.options.token.coordinator,
             max_message: MAX_MESSAGE,
             wrong_server: "the server at this URL does not have the coordinator's key of the relay token",
+            key_path: KEY_PATH,
+            key_source: "the relay token",
         };
         let dial = Dial::start(String::from(url), Vec::new(), target, self.wake.clone())?;
         let until = clocks().now + DIAL_LIMIT;

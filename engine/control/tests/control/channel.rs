@@ -1,5 +1,6 @@
 //! The life of a channel: join, map changes, loss, resumption, refusal, end.
 
+use std::io::{Read, Write};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -264,6 +265,8 @@ fn a_refusal_is_read_although_the_coordinator_closed_the_connection_meanwhile() 
         coordinator: coordinator.token().coordinator,
         max_message: MAX_MESSAGE,
         wrong_server: "",
+        key_path: "/key",
+        key_source: "",
     };
     let dial = Dial::start(coordinator.url(), Vec::new(), target, Waker::new().unwrap()).unwrap();
     let mut session = coordinator.accept();
@@ -285,6 +288,42 @@ fn a_refusal_is_read_although_the_coordinator_closed_the_connection_meanwhile() 
     assert!(channel.receive().is_err(), "then comes the end");
     channel.flush().unwrap();
     assert!(!channel.wants_write());
+}
+
+/// Answers the connections of a node as a coordinator with the key `shown` does: it cannot read a handshake for another key.
+fn be_another(coordinator: &Coordinator, shown: Option<PublicKey>) {
+    let socket = coordinator.accept_socket();
+    drop(tungstenite::accept(socket).unwrap().read());
+    let mut asked = coordinator.accept_socket();
+    let mut request = [0; 1024];
+    let length = asked.read(&mut request).unwrap();
+    assert!(request[..length].starts_with(b"GET /key HTTP/1.1\r\n"));
+    let answer = shown.map_or_else(
+        || String::from("HTTP/1.1 404 Not Found\r\n\r\n"),
+        |key| format!("HTTP/1.1 200 OK\r\n\r\n{{\"schema\":1,\"key\":\"{key}\"}}"),
+    );
+    asked.write_all(answer.as_bytes()).unwrap();
+}
+
+#[test]
+fn a_coordinator_with_another_key_is_told_with_both_keys() {
+    let (coordinator, state) = (Coordinator::start(), StateDir::new());
+    let node = Node::start(&state);
+    let token = coordinator.token();
+    let (own, other) = (token.coordinator, PublicKey([9; 32]));
+    node.join(token);
+    let why = |shown| {
+        be_another(&coordinator, shown);
+        node.expect(|event| if let ControlEvent::Disconnected { why, .. } = event { Some(why) } else { None })
+    };
+    let named = why(Some(other));
+    assert!(named.contains(&format!("shows {other}, and expected is {own}")), "{named}");
+    assert!(named.contains("taut-coordinator devices invite") && named.contains("somebody in between"), "{named}");
+    let lost = why(Some(own));
+    assert!(lost.contains("closed the connection"), "the key is right: {lost}");
+    let unknown = why(None);
+    assert!(unknown.contains("does not have the coordinator's key of the join token"), "{unknown}");
+    node.stop();
 }
 
 #[test]
@@ -478,7 +517,7 @@ fn down_takes_effect_while_an_attempt_hangs() {
     let mut socket = coordinator.accept_socket();
     node.send(Command::Down);
     let mut rest = Vec::new();
-    std::io::Read::read_to_end(&mut socket, &mut rest).unwrap();
+    socket.read_to_end(&mut rest).unwrap();
     node.stop();
     let node = Node::start(&state);
     assert!(!node.identity().wanted);
