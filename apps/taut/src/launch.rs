@@ -1,7 +1,7 @@
 //! Starts a daemon in the background, and checks that the host can run one.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -126,6 +126,13 @@ pub(crate) fn start(flags: &DaemonFlags, deadline: Instant) -> Result<Client, Fa
         if let Ok(Some(status)) = child.try_wait() {
             let output = output_since(&path, begin);
             return Err(match output.is_empty() {
+                true if is_full(&path) => Fault::failed(
+                    format!(
+                        "the daemon ended at once ({status}), and its log {} cannot be written: the disk is full",
+                        path.display()
+                    ),
+                    "make room on that disk (`df` shows it), and try again",
+                ),
                 true => Fault::failed(format!("the daemon ended at once ({status})"), its_log()),
                 false => Fault::failed(output, ""),
             });
@@ -168,13 +175,20 @@ fn open_log(state: &Path) -> Result<(File, PathBuf, u64), Fault> {
         Ok((log, begin)) => Ok((log, path, begin)),
         Err(error) => {
             let error: std::io::Error = error;
-            let message = format!("the state directory {} cannot be used: {error}", state.display());
+            let full = if error.kind() == ErrorKind::StorageFull { ": its disk is full" } else { "" };
+            let message = format!("the state directory {} cannot be used{full}: {error}", state.display());
             Err(Fault::failed(
                 message,
                 "it must be writable for this user: free or remount the disk, run as root, or choose another one with --state",
             ))
         }
     }
+}
+
+/// Returns true if the disk has no room for another line of the log.
+fn is_full(log: &Path) -> bool {
+    let written = OpenOptions::new().append(true).open(log).and_then(|mut log| log.write_all(b"\n"));
+    written.is_err_and(|error| matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
 }
 
 /// Returns the daemon's output from byte `begin` on, without the program's name at its start.

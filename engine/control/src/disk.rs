@@ -183,6 +183,10 @@ impl StateFile {
 
     /// [`Self::save`], on any disk.
     pub(crate) fn save_on(&mut self, disk: &mut impl Disk, body: &[u8]) -> io::Result<()> {
+        self.replace(disk, body).map_err(|error| named(&self.path, &error))
+    }
+
+    fn replace(&mut self, disk: &mut impl Disk, body: &[u8]) -> io::Result<()> {
         let new = beside(&self.path, "new");
         write_forced(disk, &new, body).inspect_err(|_| {
             let _ = disk.remove(&new);
@@ -220,6 +224,17 @@ pub(crate) fn beside(path: &Path, extension: &str) -> PathBuf {
     name.push(".");
     name.push(extension);
     PathBuf::from(name)
+}
+
+/// Returns the error of a save with the name of the file, and with the reason that a user knows.
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let full = match error.kind() {
+        io::ErrorKind::StorageFull => "the disk is full: ",
+        io::ErrorKind::QuotaExceeded => "the disk quota of this user is used up: ",
+        _ => "",
+    };
+    io::Error::new(error.kind(), format!("{name}: {full}{error}"))
 }
 
 fn write_forced(disk: &mut impl Disk, path: &Path, body: &[u8]) -> io::Result<()> {

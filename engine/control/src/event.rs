@@ -157,6 +157,8 @@ pub enum ControlEvent {
     /// A problem of the state directory, its reason, and how to fix it. The node continues. The event is repeated every half minute while the problem
     /// lasts, so a display may drop it after a minute without one.
     DiskProblem(String),
+    /// The disk refused what a command needs saved first, and nothing was changed: the reason, and how to fix it.
+    NotSaved(String),
     /// All state is saved again after problems of the disk.
     DiskWorks,
     /// A change of the event log's state: it cannot be written, or is written again. Each change is reported once.

@@ -304,7 +304,7 @@ impl Worker {
             Ok(joined) => joined,
             Err(error) => {
                 let text = self.store.explain(&error);
-                self.emit(ControlEvent::DiskProblem(format!("{text}; the network was not joined")));
+                self.emit(ControlEvent::NotSaved(format!("{text}; the network was not joined")));
                 return;
             }
         };

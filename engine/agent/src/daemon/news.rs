@@ -87,20 +87,26 @@ impl Daemon {
             ControlEvent::Expiry(left) => self.handle_expiry(left),
             ControlEvent::Decision(decision) => self.questions.take(decision, clocks().now),
             ControlEvent::Refused(problem) => self.handle_refusal(problem),
-            ControlEvent::DiskProblem(message) => {
-                let problem = Failure::new(
-                    message,
-                    "the node runs on, but forgets this at a restart; `taut log` shows when the state is saved again",
-                );
-                self.note_disk(&problem);
-                self.problems.disk = Some((problem, clocks().now));
-            }
+            ControlEvent::DiskProblem(message) => self.handle_disk_problem(
+                message,
+                "the node runs on, but forgets this at a restart; `taut log` shows when the state is saved again",
+            ),
+            ControlEvent::NotSaved(message) => self.handle_disk_problem(
+                message,
+                "nothing was changed; make room on that disk (`df` shows it), and run the command again",
+            ),
             ControlEvent::DiskWorks => {
                 self.note(&kind::STATE_SAVED, &[]);
                 self.problems.disk = None;
             }
             ControlEvent::Log(news) => self.note_log_disk(news),
         }
+    }
+
+    fn handle_disk_problem(&mut self, message: String, hint: &str) {
+        let problem = Failure::new(message, hint);
+        self.note_disk(&problem);
+        self.problems.disk = Some((problem, clocks().now));
     }
 
     fn set_identity(&mut self, identity: MemberIdentity) {

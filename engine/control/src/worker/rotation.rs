@@ -26,7 +26,7 @@ impl Worker {
             });
             if let Err(error) = saved {
                 let text = self.store.explain(&error);
-                return self.emit(ControlEvent::DiskProblem(format!("{text}; the key was not rotated")));
+                return self.emit(ControlEvent::NotSaved(format!("{text}; the key was not rotated")));
             }
             self.membership = Some(next);
         }
