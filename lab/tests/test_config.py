@@ -52,7 +52,7 @@ def test_everything_that_is_wrong_is_named_with_its_place(tmp_path):
     code, answer, error = check("--config", file)
     lines = answer["error"]["message"].splitlines()
     assert code == 1 and [line.removeprefix(f"{file}, ").split(": ")[0] for line in lines] == ["line 1, column 1", "line 2, column 7", "line 3, column 13"], lines
-    assert "did you mean `lanes`?" in error
+    assert "did you mean `lanes`?" in error and answer["ok"] is False
     file.write_text("lanes = 99\n")
     assert "line 1, column 9: lanes = 99: write `auto`, or a number from 1 to 16" in check("--config", file)[2]
     assert "TAUT_LANES=x in the environment" in check("--config", "/dev/null", env={"TAUT_LANES": "x"})[2]

@@ -123,6 +123,21 @@ fn serve_and_check_refuse_the_same_values_with_the_same_words() {
 }
 
 #[test]
+fn a_check_that_fails_says_so_to_programs_and_names_every_value() {
+    let directory = Directory::new();
+    let file = directory.write("listen = 'x'\nmetrics = 'y'\n");
+    let (status, out, complaint) = run(&["config", "check", "--config", &file, "--json"], &[]);
+    let found: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((status, &found["schema"], &found["ok"]), (Some(1), &json!(1), &json!(false)));
+    let message = found["error"]["message"].as_str().unwrap();
+    assert!(
+        message.contains("line 1, column 10: listen") && message.contains("line 2, column 11: metrics"),
+        "{message}"
+    );
+    assert!(complaint.contains(message), "{complaint}");
+}
+
+#[test]
 fn settings_of_https_that_contradict_each_other_are_refused() {
     for (variables, part) in [
         (&[("TAUT_TLS_CERT", "/a")][..], "tls-cert is set without tls-key"),

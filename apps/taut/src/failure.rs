@@ -17,6 +17,8 @@ const MISUSED: u8 = 2;
 #[derive(Serialize)]
 struct FailureObject<'a> {
     schema: u32,
+    /// Always false. The answer of a check has `ok`, too, with true.
+    ok: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     state: Option<&'a str>,
     /// The kill switch, where no daemon runs and it is in force.
@@ -71,5 +73,5 @@ pub(crate) fn print_json(
 ) -> Result<(), Fault> {
     let hint = Some(failure.hint.as_str()).filter(|hint| !hint.is_empty());
     let error = ErrorObject { message: &failure.message, hint };
-    output::print_json(&FailureObject { schema: SCHEMA, state, kill_switch, error })
+    output::print_json(&FailureObject { schema: SCHEMA, ok: false, state, kill_switch, error })
 }

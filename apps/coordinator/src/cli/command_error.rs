@@ -60,7 +60,8 @@ impl CommandError {
         complain(&format!("{}{hint_line}", inner(&message)));
         if json {
             // The sentence on standard error remains if standard output cannot be written.
-            let _ = write(&json_text(&json!({ "schema": 1, "error": { "message": message, "hint": hint } })));
+            let _ =
+                write(&json_text(&json!({ "schema": 1, "ok": false, "error": { "message": message, "hint": hint } })));
         }
         ExitCode::from(status)
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use zeroize::Zeroizing;
 
 use super::CommandError;
-use super::settings::Settings;
+use super::settings::{Faults, Settings};
 use crate::oidc::{ANY_DOMAIN, GROUPS_CLAIM, OidcOptions, REFRESH_MINUTES, SCOPES};
 
 /// Settings that say nothing without an issuer.
@@ -56,26 +56,32 @@ pub(super) fn options(settings: &Settings) -> Result<Option<OidcOptions>, Comman
     if settings.get("url").is_none() {
         return Err(missing("url", "the provider sends browsers back to it: register URL/oidc/callback there"));
     }
-    let client_id = settings.one("oidc-client-id", word)?;
-    let client_id = client_id.ok_or_else(|| missing("oidc-client-id", "the provider gave it to you"))?;
-    let secret = settings.one("oidc-client-secret-file", secret)?;
+    let mut faults = Faults::default();
+    let client_id = faults.keep(settings.one("oidc-client-id", word));
+    let secret = faults.keep(settings.one("oidc-client-secret-file", secret));
+    let domains = faults.keep(settings.all("oidc-allow-domain", domain)).unwrap_or_default();
+    let groups = faults.keep(settings.all("oidc-allow-group", word)).unwrap_or_default();
+    let scopes = faults.keep(settings.all("oidc-scope", word)).unwrap_or_default();
+    let minutes = faults.keep(settings.one("oidc-refresh-minutes", minutes)).flatten().unwrap_or(REFRESH_MINUTES);
+    let parameters = faults.keep(settings.all("oidc-parameter", parameter)).unwrap_or_default();
+    let groups_claim = faults.keep(settings.one("oidc-groups-claim", word)).flatten();
+    faults.finish()?;
+    let client_id = client_id.flatten().ok_or_else(|| missing("oidc-client-id", "the provider gave it to you"))?;
     let client_secret = secret
+        .flatten()
         .ok_or_else(|| missing("oidc-client-secret-file", "a file with the secret that the provider gave you"))?;
-    let (domains, groups) = (settings.all("oidc-allow-domain", domain)?, settings.all("oidc-allow-group", word)?);
     if domains.is_empty() && groups.is_empty() {
         let what = format!("or oidc-allow-group: who may sign in (`{ANY_DOMAIN}` for everyone at the provider)");
         return Err(missing("oidc-allow-domain", &what));
     }
-    let scopes = settings.all("oidc-scope", word)?;
     let scopes = if scopes.is_empty() { SCOPES.map(String::from).to_vec() } else { scopes };
-    let minutes = settings.one("oidc-refresh-minutes", minutes)?.unwrap_or(REFRESH_MINUTES);
     Ok(Some(OidcOptions {
         issuer,
         client_id,
         client_secret,
         scopes,
-        parameters: settings.all("oidc-parameter", parameter)?,
-        groups_claim: settings.one("oidc-groups-claim", word)?.unwrap_or_else(|| String::from(GROUPS_CLAIM)),
+        parameters,
+        groups_claim: groups_claim.unwrap_or_else(|| String::from(GROUPS_CLAIM)),
         domains,
         groups,
         refresh_every: Duration::from_secs(minutes * 60),

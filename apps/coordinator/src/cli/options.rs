@@ -8,7 +8,7 @@ use taut_base::Prefix;
 use taut_relay_server::log::{LogFormat, LogLevels};
 
 use super::listen::listen_address;
-use super::settings::{Settings, Source};
+use super::settings::{Faults, Settings, Source};
 use super::tls_options::TlsOptions;
 use super::{CommandError, oidc};
 use crate::api;
@@ -56,43 +56,69 @@ pub(super) struct ServeOptions {
 }
 
 impl ServeOptions {
-    /// Returns the options, or an error that names the first setting with a bad value and where it was written.
+    /// Returns the options, or an error that names every setting with a bad value and where it was written.
     pub(super) fn new(settings: &Settings) -> Result<Self, CommandError> {
-        let database = settings.database()?;
-        let is_alone = matches!(database, Location::Directory(_));
+        let mut faults = Faults::default();
+        let options = Self::read(settings, &mut faults);
+        faults.finish()?;
+        // Without an error every option was read.
+        options.ok_or_else(|| CommandError::Run(String::from("the settings cannot be read")))
+    }
+
+    /// Reads all options before it returns, so that `faults` has the errors of all.
+    fn read(settings: &Settings, faults: &mut Faults) -> Option<Self> {
+        let database = faults.keep(settings.database());
+        let is_alone = matches!(database, None | Some(Location::Directory(_)));
         // Also checked if there is no relay.
-        let relay = relay_options(settings)?;
-        let relay_metrics = settings.one("relay-metrics", metrics_address)?;
-        let is_relay_chosen = ["relay-port", "relay-address", "relay-rate", "relay-metrics"]
-            .map(|name| settings.get(name).is_some())
-            .contains(&true);
-        if !is_alone && is_relay_chosen {
-            return Err(CommandError::Usage(String::from(
-                "with --database the coordinator is no relay; leave out the options --relay-…, run `taut-relay serve`, and add it with `taut-coordinator relays add`",
-            )));
-        }
-        let is_flag = |name| settings.get(name).is_some_and(|setting| setting.source == Source::Flag);
+        let relay = faults.keep(relay_options(settings));
+        let relay_metrics = faults.keep(settings.one("relay-metrics", metrics_address));
+        faults.keep(check_relay(settings, is_alone));
+        let listen = faults.keep(settings.one("listen", listen_address));
+        let urls = faults.keep(settings.all("url", url));
+        let tls = faults.keep(TlsOptions::new(settings));
+        let metrics = faults.keep(settings.one("metrics", metrics_address));
+        let drain = faults.keep(settings.one("drain", drain));
+        let audit_days = faults.keep(settings.one("audit-days", audit_days));
+        let oidc = faults.keep(oidc::options(settings));
+        let proxies = faults.keep(settings.all("trusted-proxy", proxy));
+        let log_format = faults.keep(settings.one("log-format", log_format));
+        let log_levels = faults.keep(settings.one("log-level", log_levels));
+        let network = faults.keep(settings.one("network", network_name));
         let default_prefix = || network_prefix(api::DEFAULT_IPV4).map_err(CommandError::Run);
-        Ok(Self {
+        let ipv4 = settings.one("ipv4-prefix", network_prefix);
+        let ipv4 = faults.keep(ipv4.and_then(|ipv4| ipv4.map_or_else(default_prefix, Ok)));
+        let is_flag = |name| settings.get(name).is_some_and(|setting| setting.source == Source::Flag);
+        Some(Self {
             directory: settings.state(),
-            database,
-            listen: settings.one("listen", listen_address)?,
-            urls: settings.all("url", url)?,
-            tls: TlsOptions::new(settings)?,
-            metrics: settings.one("metrics", metrics_address)?,
-            drain: settings.one("drain", drain)?.unwrap_or_default(),
-            audit_days: settings.one("audit-days", audit_days)?.unwrap_or(DEFAULT_AUDIT_DAYS),
-            oidc: oidc::options(settings)?,
+            database: database?,
+            listen: listen?,
+            urls: urls?,
+            tls: tls?,
+            metrics: metrics?,
+            drain: drain?.unwrap_or_default(),
+            audit_days: audit_days?.unwrap_or(DEFAULT_AUDIT_DAYS),
+            oidc: oidc?,
             webhooks_allow_private: settings.is_on("webhooks-allow-private"),
-            relay: Some(relay).filter(|_| is_alone && !settings.is_on("no-relay")),
-            relay_metrics,
-            proxies: settings.all("trusted-proxy", proxy)?,
-            log_format: settings.one("log-format", log_format)?.unwrap_or_default(),
-            log_levels: settings.one("log-level", log_levels)?.unwrap_or_else(|| LogLevels::new(log::AREAS)),
-            network: settings.one("network", network_name)?.unwrap_or_else(|| String::from("default")),
-            ipv4: settings.one("ipv4-prefix", network_prefix)?.map_or_else(default_prefix, Ok)?,
+            relay: relay.filter(|_| is_alone && !settings.is_on("no-relay")),
+            relay_metrics: relay_metrics?,
+            proxies: proxies?,
+            log_format: log_format?.unwrap_or_default(),
+            log_levels: log_levels?.unwrap_or_else(|| LogLevels::new(log::AREAS)),
+            network: network?.unwrap_or_else(|| String::from("default")),
+            ipv4: ipv4?,
             is_network_given: is_flag("network") || is_flag("ipv4-prefix"),
         })
+    }
+}
+
+/// Refuses settings of the relay where there is none.
+fn check_relay(settings: &Settings, is_alone: bool) -> Result<(), CommandError> {
+    let chosen = ["relay-port", "relay-address", "relay-rate", "relay-metrics"];
+    match !is_alone && chosen.iter().any(|name| settings.get(name).is_some()) {
+        false => Ok(()),
+        true => Err(CommandError::Usage(String::from(
+            "with --database the coordinator is no relay; leave out the options --relay-…, run `taut-relay serve`, and add it with `taut-coordinator relays add`",
+        ))),
     }
 }
 
@@ -104,12 +130,12 @@ fn relay_options(settings: &Settings) -> Result<RelayOptions, CommandError> {
         let wrong = || format!("`{text}` is not an address; write 203.0.113.7 or 203.0.113.7:3478");
         relay::parse_address(text).ok_or_else(wrong)
     };
-    Ok(RelayOptions {
-        port: settings.one("relay-port", port)?.unwrap_or(default.port),
-        addresses: settings.all("relay-address", address)?,
-        rate: settings.one("relay-rate", rate)?.unwrap_or(default.rate),
-        ..default
-    })
+    let mut faults = Faults::default();
+    let port = faults.keep(settings.one("relay-port", port)).flatten().unwrap_or(default.port);
+    let addresses = faults.keep(settings.all("relay-address", address)).unwrap_or_default();
+    let rate = faults.keep(settings.one("relay-rate", rate)).flatten().unwrap_or(default.rate);
+    faults.finish()?;
+    Ok(RelayOptions { port, addresses, rate, ..default })
 }
 
 fn metrics_address(text: &str) -> Result<SocketAddr, String> {

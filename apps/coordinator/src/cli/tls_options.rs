@@ -9,7 +9,7 @@ use tokio::sync::Notify;
 use ureq::Agent;
 
 use super::listen::listen_address;
-use super::settings::Settings;
+use super::settings::{Faults, Settings};
 use super::{CommandError, tls};
 use crate::log;
 use crate::panics::restarted;
@@ -68,10 +68,12 @@ impl TlsOptions {
 
     /// Returns `None` if no domain is set.
     fn acme(settings: &Settings) -> Result<Option<Self>, CommandError> {
-        let names = settings.all("acme", domain)?;
-        let directory = settings.one("acme-directory", directory_url)?;
-        let contact = settings.one("acme-contact", contact)?;
-        let http = settings.one("acme-http", listen_address)?;
+        let mut faults = Faults::default();
+        let names = faults.keep(settings.all("acme", domain)).unwrap_or_default();
+        let directory = faults.keep(settings.one("acme-directory", directory_url)).flatten();
+        let contact = faults.keep(settings.one("acme-contact", contact)).flatten();
+        let http = faults.keep(settings.one("acme-http", listen_address)).flatten();
+        faults.finish()?;
         if names.is_empty() {
             let dependent = ["acme-directory", "acme-contact", "acme-http"];
             return match dependent.into_iter().find(|name| settings.get(name).is_some()) {

@@ -1,6 +1,7 @@
 //! The settings of `serve` and of commands that open its database: from a flag, else from an environment variable, else from the configuration file, else the
 //! default. All three sources have the same names (`--relay-port`, `TAUT_RELAY_PORT`, `relay-port = 3478`), from the table in [`known`].
 
+mod faults;
 mod file;
 mod known;
 mod mask;
@@ -15,6 +16,7 @@ use super::CommandError;
 use super::arguments::Arguments;
 use crate::state::StateError;
 use crate::store::Location;
+pub(super) use faults::Faults;
 use file::SettingsFile;
 pub(super) use known::{KNOWN, Kind, Known};
 pub(super) use mask::masked;
@@ -93,16 +95,17 @@ impl Settings {
             Some(file) => (Some(file.path), file.settings, file.is_open),
             None => (None, BTreeMap::new(), false),
         };
-        let mut found = BTreeMap::new();
+        let (mut found, mut faults) = (BTreeMap::new(), Faults::default());
         for known in KNOWN.iter().filter(|known| names.contains(&known.name)) {
             let flag = if flags.contains(&known.name) { from_flag(arguments, known)? } else { None };
             let written = written.remove(known.name);
             let setting = match flag {
                 Some(flag) => Some(flag),
-                None => from_environment(known, environment(&known.variable()))?.or(written),
+                None => faults.keep(from_environment(known, environment(&known.variable()))).flatten().or(written),
             };
             found.extend(setting.map(|setting| (known.name, setting)));
         }
+        faults.finish()?;
         Ok(Self { found, file, is_file_open })
     }
 
@@ -135,16 +138,19 @@ impl Settings {
         Ok(self.all(name, parse)?.into_iter().next())
     }
 
-    /// Parses each value of a setting.
+    /// Parses each value of a setting. The error names every value that is wrong.
     pub(super) fn all<T>(&self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<Vec<T>, CommandError> {
         let Some(setting) = self.get(name) else { return Ok(Vec::new()) };
-        let parsed = setting.entries.iter().map(|entry| {
-            parse(&entry.text).map_err(|what| {
+        let mut faults = Faults::default();
+        let parsed = setting.entries.iter().filter_map(|entry| {
+            faults.keep(parse(&entry.text).map_err(|what| {
                 let message = format!("{} {what}", self.label(name, setting.source, entry.at));
                 if setting.source == Source::Flag { CommandError::Usage(message) } else { CommandError::Run(message) }
-            })
+            }))
         });
-        parsed.collect()
+        let parsed = parsed.collect();
+        faults.finish()?;
+        Ok(parsed)
     }
 
     /// Returns how a setting is called where it was set, with its place in the file.

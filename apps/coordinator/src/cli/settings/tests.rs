@@ -84,6 +84,32 @@ fn the_file_is_the_named_one_or_the_default_one_or_none() {
 }
 
 #[test]
+fn every_bad_value_is_named_in_one_go() {
+    let file = Written::new(
+        "listen = 'x'\nurl = ['a', 'http://b', 'c']\naudit-days = 0\nrelay-rate = 'x'\nacme-http = 'x'\nacme-contact = 'x'\n",
+    );
+    let environment = [("TAUT_DRAIN", "x"), ("TAUT_NETWORK", "Home")];
+    let found = words(read(&[], &environment, &file.0).and_then(|settings| ServeOptions::new(&settings)));
+    let named = [
+        "relay-rate",
+        "listen",
+        "url `a`",
+        "url `c`",
+        "acme-contact",
+        "acme-http",
+        "TAUT_DRAIN",
+        "audit-days",
+        "TAUT_NETWORK",
+    ];
+    let lines: Vec<&str> = found.lines().collect();
+    assert_eq!(lines.len(), named.len(), "{found}");
+    assert!(lines.iter().zip(named).all(|(line, name)| line.contains(name)), "{found}");
+    let environment = [("TAUT_NO_RELAY", "x"), ("TAUT_OIDC_ALLOW_PRIVATE", "y")];
+    let switches = words(read(&[], &environment, Path::new("/nonexistent")));
+    assert!(switches.contains("TAUT_NO_RELAY") && switches.contains("TAUT_OIDC_ALLOW_PRIVATE"), "{switches}");
+}
+
+#[test]
 fn a_bad_value_is_named_by_where_it_was_written() {
     let options = |line: &[&str], environment: &[(&str, &str)], text: &str| {
         let file = Written::new(text);
