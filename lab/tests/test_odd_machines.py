@@ -14,7 +14,7 @@ import pytest
 from lab.hosts import container_rules, memory_group
 from lab.hosts.needs import found
 from lab.hosts.private_mounts import OWN_ETC, READ_ONLY_ROOT, READ_ONLY_SYSCTLS, SMALL_DEV, enter
-from lab.hosts.programs import ROOT
+from lab.hosts.programs import ROOT, binary
 from lab.hosts.shifted_clock import ShiftedClock
 from lab.tests.test_log import log
 from lab.traffic.flow import Transfer
@@ -207,6 +207,28 @@ def test_fault_m1_m2_a_clock_that_stands_at_1970_and_jumps_to_today(layout):
     odd.restart(kill=True)
     carries(odd, peer)
     assert clock.year() == 1970
+
+
+@pytest.mark.skipif(not found("cc"), reason="the program cc is missing: apt-get install gcc")
+def test_coordinator_and_relay_warn_of_a_clock_before_2020(lab):
+    host = lab.host("coord", lab.switch("internet"))
+    clock = ShiftedClock(host)
+    clock.set(EARLY)
+
+    def started(name, *command):
+        process = host.start(*command, name=name)
+        process.wait_for_output("relay " if name.startswith("relay") else "listening on")
+        warned = [line for line in process.tail().splitlines() if "event=clock-wrong" in line]
+        process.stop()
+        return warned
+
+    coordinator = (binary("taut-coordinator"), "serve", "--state", host.state / "coordinator", "--listen", "127.0.0.1:8288", "--no-relay")
+    relay = (binary("taut-relay"), "serve", "--key", host.state / "relay.key")
+    for name, command in (("coordinator", coordinator), ("relay", relay)):
+        (line,) = started(name, *command)
+        assert "clock=1970-01-01T00:0" in line and "wrong clock" in line and "timedatectl" in line, line
+    clock.set(time.time())
+    assert [started(name, *command) for name, command in (("coordinator-now", coordinator), ("relay-now", relay))] == [[], []]
 
 
 def years(node):

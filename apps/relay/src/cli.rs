@@ -374,6 +374,7 @@ fn report_ready(
 ) -> Result<(), Failed> {
     let (key, port, stun_port) = (relay.key(), relay.port(), relay.stun_port());
     let Descriptors { unauthenticated, streams, rest, .. } = *descriptors;
+    log::warn_of_clock();
     tracing::info!(target: DAEMON, event = "started", version = VERSION, port, stun_port, %key);
     if flags.trust.is_empty() && flags.coordinators.is_empty() {
         let hint = "give --coordinator TOKEN; `taut-coordinator relay-token` prints the token";

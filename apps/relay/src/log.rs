@@ -17,7 +17,7 @@ mod queue;
 mod timestamp;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tracing_subscriber::Registry;
 use tracing_subscriber::layer::SubscriberExt;
@@ -41,8 +41,25 @@ pub const DAEMON: &str = "daemon";
 /// Log text for SIGHUP, which has no effect, because the program reads its settings only at its start.
 pub const HANGUP: &str = "SIGHUP neither ends this program nor changes its settings; restart it to change them";
 
+/// A clock before this time is wrong: the beginning of 2020, in seconds since 1970, years before the first release. A host without a battery begins in 1970.
+const EARLIEST: u64 = 1_577_836_800;
+
+/// Log text for a clock that is wrong.
+const WRONG_CLOCK: &str = "certificates, tokens and tickets are judged by this wrong clock, and may count as valid or expired wrongly; set it (`timedatectl set-ntp true`, or `date -s TIME`)";
+
 /// Longest wait for the reader of standard error when the program ends, 2 s.
 const LAST_LINES: Duration = Duration::from_secs(2);
+
+/// Warns of a wall clock that stands before 2020. Programs call it at their start.
+pub fn warn_of_clock() {
+    if is_early(SystemTime::now()) {
+        tracing::warn!(target: DAEMON, event = "clock-wrong", clock = timestamp::now(), hint = WRONG_CLOCK);
+    }
+}
+
+fn is_early(wall: SystemTime) -> bool {
+    wall.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs() < EARLIEST
+}
 
 /// The running log. When it is dropped, the remaining lines are written, unless the reader of standard error stalls for `LAST_LINES`.
 pub struct Log {

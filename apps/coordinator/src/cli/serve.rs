@@ -43,6 +43,7 @@ pub(super) fn serve(mut arguments: Arguments) -> Result<(), CommandError> {
     let signals = ServeSignals::new(&runtime)
         .map_err(|error| CommandError::Run(format!("signals cannot be waited for: {error}")))?;
     tell_settings(&settings);
+    taut_relay_server::log::warn_of_clock();
     drop(settings);
     runtime.block_on(run(options, signals, &log))
 }
