@@ -167,7 +167,8 @@ fn report(message: &str, hint: Option<&str>, status: u8, json: bool) -> ExitCode
     complain(&hint.map_or_else(|| String::from(message), |hint| format!("{message}\n{hint}")));
     if json {
         // If standard output fails, the sentence on standard error remains.
-        let _ = say(&format!("{}\n", json!({ "schema": 1, "ok": false, "error": { "message": message, "hint": hint } })));
+        let _ =
+            say(&format!("{}\n", json!({ "schema": 1, "ok": false, "error": { "message": message, "hint": hint } })));
     }
     ExitCode::from(status)
 }

@@ -40,6 +40,8 @@ fn pair() -> (SealedChannel, Server<TcpStream>, Transport) {
         coordinator: taut_noise::public_key(&PrivateKey::from_bytes(COORDINATOR)),
         max_message: taut_noise::MAX_MESSAGE,
         wrong_server: "wrong",
+        key_path: "/key",
+        key_source: "the test",
     };
     let stream = connect(address, &url, &Cancel::default()).unwrap();
     assert!(stream.has_deadline(), "the handshakes have a time limit together");
