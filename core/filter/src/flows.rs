@@ -2,7 +2,7 @@
 //!
 //! # Memory
 //!
-//! An entry has 16 bytes: a keyed hash of the flow, and its state in one word. Four entries are a bucket, one line of the cache. The table begins with 1,024 entries and grows by
+//! An entry has 16 bytes, 32 on 32-bit MIPS: a keyed hash of the flow, and its state in one word. Four entries are a bucket, one line of the cache. The table begins with 1,024 entries and grows by
 //! doubling to [`MOST_FLOWS`], 4 MiB; a flow has a place in one bucket of each doubling, and in two of the last. Nothing is moved, and there is no lock. A lane waits for another only if both need the next
 //! doubling at the same moment, and one of them allocates it: eight times in a run.
 //!
@@ -24,7 +24,7 @@ use taut_wire::ip::{ICMP, ICMPV6, UDP};
 
 use crate::classified::{Classified, Transport, quoted_ports};
 
-/// Limit on the flows of the table, 262,144: twice what a busy server has open, in 4 MiB.
+/// Limit on the flows of the table, 262,144: twice what a busy server has open, in 4 MiB (8 MiB on 32-bit MIPS).
 pub const MOST_FLOWS: usize = (FIRST * WAYS) << (DOUBLINGS - 1);
 
 /// Entries in a bucket.
