@@ -10,8 +10,8 @@ use std::time::Duration;
 use taut_base::{PublicKey, SAFE_PACKET, SOCKET_MARK};
 use taut_event::{Waker, connect_tcp};
 
+use crate::answer::shown_key;
 use crate::broken::Broken;
-use crate::fetch::shown_key;
 use crate::names::resolve;
 use crate::sealed_channel::{ChannelTarget, NotOpened, SealedChannel};
 use crate::stream::{ANSWER_TIMEOUT, Stream};

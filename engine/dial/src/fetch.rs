@@ -1,20 +1,16 @@
 //! Answers of a server by HTTP: a short one, such as a coordinator's public key, or a file. This is the only place where certificates are checked: the key is not known
 //! yet, so the certificate authorities of the host authenticate it once.
 
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use taut_base::PublicKey;
-
-use crate::broken::{Broken, SPEAKS_TLS, speaks_tls};
+use crate::answer::{ask, explain_slow};
+use crate::broken::Broken;
 use crate::dial::connect_verified;
-use crate::stream::Stream;
-use crate::tls::{authorities, explain};
+use crate::scheme::{SPEAKS_TLS, speaks_tls};
+use crate::tls::authorities;
 use crate::url::Url;
-
-/// Longest answer, 16 KiB: a key has a hundred bytes, and headers a few KiB at most.
-const LONGEST: usize = 16 * 1024;
 
 /// Longest head of an answer that is a file, 16 KiB, as servers limit those of requests.
 const LONGEST_HEAD: usize = 16 * 1024;
@@ -31,45 +27,6 @@ pub const AUTHORITIES: [&str; 3] =
 pub fn fetch(url: &Url, path: &str, files: &[&Path]) -> Result<Vec<u8>, Broken> {
     let authorities = if url.secure { Some(authorities(files)?) } else { None };
     ask(connect_verified(url, authorities.as_ref())?, url, path)
-}
-
-/// Returns the key that a coordinator shows at `path` to anybody. Nothing vouches for it.
-pub(crate) fn shown_key(stream: Stream, url: &Url, path: &str) -> Result<PublicKey, Broken> {
-    #[derive(taut_json::Deserialize)]
-    struct Shown {
-        key: PublicKey,
-    }
-    let answer = taut_json::from_slice::<Shown>(&ask(stream, url, path)?);
-    answer.map(|shown| shown.key).map_err(|error| Broken(error.to_string()))
-}
-
-/// Returns the JSON object that a server answers to `GET` at `path` below `url`.
-fn ask(mut stream: Stream, url: &Url, path: &str) -> Result<Vec<u8>, Broken> {
-    let slow = |error| explain_slow(&error, || String::from("its answer takes too long"));
-    let request = format!(
-        "GET {}{path} HTTP/1.1\r\nHost: {}\r\nAccept: application/json\r\nConnection: close\r\n\r\n",
-        url.path,
-        url.authority()
-    );
-    stream.write_all(request.as_bytes()).and_then(|()| stream.flush()).map_err(slow)?;
-    let mut answer = Vec::new();
-    let mut piece = [0; 2048];
-    loop {
-        match stream.read(&mut piece) {
-            Ok(0) => break,
-            Ok(length) => answer.extend_from_slice(piece.get(..length).unwrap_or_default()),
-            // Some servers end TLS without a closing message.
-            Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
-            Err(error) => return Err(slow(error)),
-        }
-        if answer.len() > LONGEST {
-            return Err(Broken(String::from("its answer is too long")));
-        }
-    }
-    body(&answer).ok_or_else(|| {
-        let what = if speaks_tls(&answer) { SPEAKS_TLS } else { "its answer is not that of a coordinator" };
-        Broken(String::from(what))
-    })
 }
 
 /// Writes the file that a server answers to `GET` at `path` below `url` to `into`, at most `most` bytes within `limit`, and returns its length. Certificates as in
@@ -133,14 +90,6 @@ pub fn download(
     }
 }
 
-/// Returns an error for the user; what took too long has words of its own.
-fn explain_slow(error: &io::Error, slow: impl FnOnce() -> String) -> Broken {
-    match error.kind() {
-        ErrorKind::WouldBlock | ErrorKind::TimedOut => Broken(slow()),
-        _ => explain(error),
-    }
-}
-
 /// Returns the length that the head of a successful answer tells, if it does.
 fn file_length(head: &[u8]) -> Result<Option<u64>, Broken> {
     let text = String::from_utf8_lossy(head);
@@ -164,16 +113,6 @@ fn file_length(head: &[u8]) -> Result<Option<u64>, Broken> {
     Ok(header("content-length").and_then(|digits| digits.parse().ok()))
 }
 
-/// Returns the JSON object in a successful answer.
-fn body(answer: &[u8]) -> Option<Vec<u8>> {
-    let text = str::from_utf8(answer).ok()?;
-    let (head, body) = text.split_once("\r\n\r\n")?;
-    let status = head.lines().next()?.split(' ').nth(1)?;
-    // A proxy may send the body in chunks, and then chunk lengths surround the object.
-    let object = body.get(body.find('{')?..=body.rfind('}')?)?;
-    (status == "200").then(|| object.as_bytes().to_vec())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -194,18 +133,6 @@ mod tests {
             "HTTP/1.1 200 OK\r\nContent-Encoding: gzip",
         ] {
             assert!(length(head).is_err(), "{head}");
-        }
-    }
-
-    #[test]
-    fn the_object_of_an_answer_is_found_and_nothing_else_is_one() {
-        let found = |text: &str| body(text.as_bytes()).map(|object| String::from_utf8(object).unwrap());
-        let plain = "HTTP/1.1 200 OK\r\ncontent-length: 7\r\n\r\n{\"a\":1}";
-        assert_eq!(found(plain).as_deref(), Some("{\"a\":1}"));
-        let chunked = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n7\r\n{\"a\":1}\r\n0\r\n\r\n";
-        assert_eq!(found(chunked).as_deref(), Some("{\"a\":1}"));
-        for text in ["", "HTTP/1.1 404 Not Found\r\n\r\n{}", "HTTP/1.1 200 OK\r\n\r\n", "200\r\n\r\n}{", "{}"] {
-            assert_eq!(found(text), None, "{text}");
         }
     }
 }

@@ -14,12 +14,14 @@
 //!
 //! Not supported: HTTP proxies; certificate checks of channels, where the pinned key decides.
 
+mod answer;
 mod backoff;
 mod broken;
 mod dial;
 mod fetch;
 mod names;
 mod random;
+mod scheme;
 mod sealed_channel;
 mod stream;
 #[cfg(feature = "tls")]

@@ -7,7 +7,7 @@ use ring::rand::{SecureRandom, SystemRandom};
 use taut_base::encode_base64;
 
 use super::WebSocketError;
-use crate::broken::speaks_tls;
+use crate::scheme::speaks_tls;
 
 /// The text that a server appends to the key before it hashes it (RFC 6455, section 1.3). Only a server that knows WebSocket gives the right answer.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
