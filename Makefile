@@ -273,6 +273,14 @@ sizes: ## where the bytes of the static node go; fails if it grew by more than 2
 	@tools/setup packages
 	@tools/sizes.py $(ARGS)
 
+.PHONY: order
+order: ## finds out which functions a node runs at rest, under load and at its start, and writes tools/shipping/order.txt, by which `make packages` puts them side by side (ten minutes; needs root, iperf3; x86-64)
+	@tools/setup packages
+	@tools/preflight test
+	@$(ENV) && say 'building the programs' && build_release taut-coordinator taut-relay-server
+	@tools/sizes.py --keep target/order/taut
+	@. tools/env && say 'watching four nodes' && python3 -m lab.runs.order target/order/taut
+
 .PHONY: units
 units: ## the systemd units as systemd 257 sees them: understood, and confined as docs/services.md says; ARGS=--json (mmdebstrap, root; the network the first time)
 	@tools/units $(ARGS)

@@ -2,6 +2,7 @@
 """Tests of tools/shipping that need neither root nor a build."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -171,19 +172,34 @@ if words[0] == "ld.lld" and "-T" in words: assert "eh_frame" in pathlib.Path(wor
 class Linker(unittest.TestCase):
     """The command zig of the root, with a stand-in for zig."""
 
-    def run_zig(self, options, *words):
+    def run_zig(self, options, *words, **variables):
         """Returns (exit status, calls of zig, what it printed as errors)."""
         with tempfile.TemporaryDirectory() as folder:
             calls, stand_in = Path(folder) / "calls", Path(folder) / "stand_in.py"
             stand_in.write_text(STAND_IN)
             program = f"import sys; from shipping import zig; zig.ZIG = {(sys.executable, str(stand_in), str(calls))!r}; sys.exit(zig.main())"
-            done = subprocess.run([sys.executable, "-c", program, *words], cwd=root.ROOT / "tools", env={"LINKER_OPTIONS": options}, capture_output=True, text=True, check=False)
+            done = subprocess.run([sys.executable, "-c", program, *words], cwd=root.ROOT / "tools", env={"PATH": os.environ["PATH"], "LINKER_OPTIONS": options, **variables}, capture_output=True, text=True, check=False)
             return done.returncode, calls.read_text().splitlines(), done.stderr
 
     def test_a_link_is_done_once_more_with_the_options(self):
         status, calls, errors = self.run_zig("--icf=all -T $WITHOUT_UNWINDING", "cc", "main.o", "-o", "program")
         self.assertEqual((status, errors, calls[0]), (0, "warning: seen\n", "cc main.o -o program"))
-        self.assertRegex(calls[1], r"^ld.lld -static -o program crt1.o main.o --icf=all -T /\S+\.ld$")
+        self.assertRegex(calls[1], r"^ld.lld -static -o program crt1.o main.o --icf=all -T /\S+/WITHOUT_UNWINDING$")
+
+    @unittest.skipUnless(shutil.which("cc") and shutil.which("nm"), "the programs cc and nm are missing: apt-get install gcc")
+    def test_functions_are_in_the_order_of_their_names(self):
+        with tempfile.TemporaryDirectory() as folder:
+            source, main, order = (Path(folder) / name for name in ("main.c", "main.o", "order.txt"))
+            # Two of a Rust program, as its compiler calls them: base::first and base::second.
+            first, second = "_RNvCsgQ8Ryl6OtBZ_4base5first", "_RNvCsgQ8Ryl6OtBZ_4base6second"
+            source.write_text(f"int {second}(void) {{ return 2; }} int {first}(void) {{ return 1; }} int main(void) {{ return 0; }}")
+            subprocess.run(["cc", "-c", source, "-o", main], check=True)
+            order.write_text("# at rest\nbase::second\nmain\nno such function\nbase::first\nmain\n")
+            self.assertEqual(zig.ordered([str(main)], ["base::second", "main", "base::first", "main"]), [second, "main", first])
+            status, calls, errors = self.run_zig("--symbol-ordering-file $ORDER", "cc", "main.o", "-o", "program", ORDER=str(order))
+            self.assertEqual(status, 1, "main.o is not here, so nm fails")
+            self.assertIn("main.o", errors)
+            self.assertEqual(len(calls), 1)
 
     def test_words_in_a_file_are_a_link_too(self):
         with tempfile.NamedTemporaryFile("w") as words:

@@ -1,11 +1,14 @@
 """Exit nodes: a member reaches the internet through another one that its user chose, as far as that one is approved and the policy allows it."""
 
 import json
+import os
+import signal
 import sys
 
 from lab.hosts.wait import wait_until
 from lab.nodes.exits import GATEWAY, SERVER, Exits, udp_answer
 from lab.nodes.subnets import PORT, seen_as
+from lab.nodes.taut import answering
 from lab.traffic.flow import ping
 
 
@@ -245,3 +248,12 @@ def test_up_refuses_an_exit_node_that_no_member_is(lab):
     assert not client.taut(*up, "--exit-node", "exit1").stderr
     net.wait_for_exit(client, "exit1")
     client.taut("down")
+    # A kill switch that outlived its daemon outlives a wrong choice, too.
+    client.taut(*up, "--exit-node", "exit1", "--kill-switch")
+    net.wait_for_exit(client, "exit1")
+    os.kill(json.loads(client.taut("status", "--json").stdout)["pid"], signal.SIGKILL)
+    wait_until(lambda: not answering(client.socket), "the daemon to be gone")
+    assert "is called nosuch" in client.taut(*up, "--exit-node", "nosuch", "--kill-switch").stderr
+    assert "taut0" in client.host.run("nft", "list", "tables").stdout
+    client.taut("down")
+    assert "taut0" not in client.host.run("nft", "list", "tables").stdout

@@ -13,6 +13,8 @@ from . import root, targets
 # Where Debian has the source of the standard library, which is compiled with the programs.
 LIBRARY = "/usr/lib/rustlib/src/rust/library"
 UNITS = "dist/systemd"
+# Functions that are to be side by side, by their names (`make order`).
+ORDER = "tools/shipping/order.txt"
 # Has cargo take libraries from that folder alone.
 VENDORED = """
 [source.crates-io]
@@ -137,6 +139,9 @@ def cargo(target, date, programs, panic, with_symbols=False):
         # zig takes rustc's own word for it, `-static-pie`, and does not do it. Addresses to adjust are a list of 24 bytes each otherwise: 90 kB of the node.
         options += " -C link-arg=-pie"
         linker += " --pack-dyn-relocs=relr"
+    order = root.INSIDE["/src"] / ORDER
+    if order.exists():
+        linker += " --symbol-ordering-file $ORDER --no-warn-symbol-ordering"
     # A node and a relay are to be small: a standard library that is built for size, and without what names functions in a backtrace, which a program without symbols cannot.
     size = ["-Zbuild-std-features=optimize_for_size"] if panic == "abort" else []
     flags = f"CARGO_TARGET_{target.rust.upper().replace('-', '_')}_RUSTFLAGS={options}"
@@ -146,9 +151,25 @@ def cargo(target, date, programs, panic, with_symbols=False):
     chosen = [word for program in programs for word in ("-p", program.crate, *features(program))]
     # RUSTC_BOOTSTRAP: building the standard library is a feature of nightly compilers only, and this compiler belongs to the library's source.
     # cargo-zigbuild prefers the module of Python to the command zig.
-    zig = ["CARGO_ZIGBUILD_PYTHON_PATH=/bin/false", f"LINKER_OPTIONS={linker}"]
+    zig = ["CARGO_ZIGBUILD_PYTHON_PATH=/bin/false", f"LINKER_OPTIONS={linker}", f"ORDER=/src/{ORDER}"]
+    link_anew(target, programs, panic, linker)
     variables = [*zig, "RUSTC_BOOTSTRAP=1", "CARGO_TARGET_DIR=/build/target", f"SOURCE_DATE_EPOCH={date}", flags]
     root.run("env", "-C", "/src", *variables, "nice", "cargo-zigbuild", "zigbuild", *words, *chosen)
+
+
+def link_anew(target, programs, panic, linker):
+    """Has cargo link programs again if they were linked in another way before: it knows nothing of the linker's options and files."""
+    order = root.INSIDE["/src"] / ORDER
+    texts = (linker, root.ZIG.read_text(encoding="utf-8"), order.read_text(encoding="utf-8") if order.exists() else "")
+    wanted = hashlib.sha256(repr(texts).encode()).hexdigest()
+    built_to = root.INSIDE["/build"] / "target" / target.rust
+    stamp = built_to / f"linked-{panic}-{'-'.join(program.name for program in programs)}"
+    if not stamp.exists() or stamp.read_text() != wanted:
+        for program in programs:
+            for file in (built_to / "release" / "deps").glob(f"{program.installed.replace('-', '[-_]')}-*"):
+                file.unlink()
+        built_to.mkdir(parents=True, exist_ok=True)
+        stamp.write_text(wanted)
 
 
 def features(program):

@@ -2,8 +2,9 @@
 """zig, whose linker also gets the options in LINKER_OPTIONS: the command `zig` of the root in which packages are built.
 
 zig's compiler driver knows where its C library and start files are, but passes few options on to its linker, which is LLVM's lld. So it links once and says with which
-words, and the linker is called once more with these words and the options. `$WITHOUT_UNWINDING` is the linker script below, which leaves tables for unwinding out: those of
-Rust's code are not made where a panic aborts, and those of assembly and of the C library have no reader then.
+words, and the linker is called once more with these words and the options. `$WITHOUT_UNWINDING` in them is the linker script below, which leaves tables for unwinding out: those of
+Rust's code are not made where a panic aborts, and those of assembly and of the C library have no reader then. `$ORDER` are the symbols of the functions in the file that the variable ORDER
+names, in that order; it has their names as people read them, because a symbol has a part that changes with every build.
 """
 
 import os
@@ -23,6 +24,19 @@ def links(words):
     return words[:1] in (["cc"], ["c++"]) and "-o" in words and not {"-c", "-E", "-S"} & set(words)
 
 
+def nm(inputs, *words):
+    """Returns what nm prints of these files, a line for each symbol."""
+    return subprocess.run(["nm", "--quiet", "--defined-only", "--format=just-symbols", *words, *inputs], check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
+
+
+def ordered(inputs, names):
+    """Returns the symbols in these object files and libraries that have one of the names, in the order of the names."""
+    place = {name: number for number, name in reversed(list(enumerate(names)))}
+    # Both outputs have the same lines, but for the names.
+    found = {symbol: place[name] for symbol, name in zip(nm(inputs), nm(inputs, "--demangle"), strict=True) if name in place}
+    return sorted(found, key=lambda symbol: (found[symbol], symbol))
+
+
 def main():
     words, options = sys.argv[1:], os.environ.get("LINKER_OPTIONS", "")
     # cargo-zigbuild puts the words of a link into a file.
@@ -39,10 +53,16 @@ def main():
     last = next((line.split() for line in reversed(lines) if line.startswith(LINKER) and f" -o {output} " in line), None)
     if not last:
         sys.exit(f"zig: it does not say how it linked {output}, so {options} are not in it\n    another version of zig says it differently: see tools/shipping/zig.py")
-    with tempfile.NamedTemporaryFile("w", suffix=".ld") as script:
-        script.write(WITHOUT_UNWINDING)
-        script.flush()
-        chosen = [script.name if word == "$WITHOUT_UNWINDING" else word for word in options.split()]
+    files = {"$WITHOUT_UNWINDING": WITHOUT_UNWINDING}
+    if "$ORDER" in options.split():
+        with open(os.environ["ORDER"], encoding="utf-8") as order:
+            names = [line.rstrip("\n") for line in order if not line.startswith("#")]
+        files["$ORDER"] = "".join(f"{symbol}\n" for symbol in ordered([word for word in last if word.endswith((".o", ".rlib", ".a"))], names))
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in files.items():
+            with open(f"{folder}/{name[1:]}", "w", encoding="utf-8") as file:
+                file.write(text)
+        chosen = [f"{folder}/{word[1:]}" if word in files else word for word in options.split()]
         return subprocess.run([*ZIG, *last, *chosen], check=False).returncode
 
 

@@ -87,7 +87,8 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
         _ => {}
     }
     let deadline = Instant::now() + options.timeout;
-    let (mut client, started) = match Client::connect(&options.daemon.socket) {
+    // Whether the daemon ends if the command fails.
+    let (mut client, may_end) = match Client::connect(&options.daemon.socket) {
         Ok(client) => {
             let mut client = client;
             if options.for_new_daemon {
@@ -99,7 +100,9 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
             launch::recall_userspace(&mut options.daemon)?;
             launch::check_host(&options.daemon.clone().resolve()?.config)?;
             check_session(&options)?;
-            (launch::start(&options.daemon, deadline)?, true)
+            // `down` would end a kill switch that outlived the last daemon; a command that fails must not.
+            let may_end = taut_control::saved_kill_switch(&options.daemon.state).is_none();
+            (launch::start(&options.daemon, deadline)?, may_end)
         }
         Err(denied) => return Err(denied.explain(&options.daemon.socket)),
     };
@@ -107,7 +110,7 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
     let status = match connect(&mut client, &options, deadline) {
         Ok(status) => status,
         Err(why) => {
-            if started && !why.keeps_trying {
+            if may_end && !why.keeps_trying {
                 // A daemon that cannot connect is ended, because it would keep the state directory locked.
                 client.end();
             }
@@ -115,7 +118,7 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
         }
     };
     let joins = options.token.is_some() || options.place.is_some();
-    if started && let Some(refusal) = refused_exit(&mut client, &options, &status, joins)? {
+    if may_end && let Some(refusal) = refused_exit(&mut client, &options, &status, joins)? {
         client.end();
         return Err(refusal);
     }
@@ -151,23 +154,24 @@ fn check_session(options: &Options) -> Result<(), Fault> {
     if is_private && is_on("exit-node-allow-lan-access") { Ok(()) } else { Err(ssh::refusal(client)) }
 }
 
-/// Returns why the exit node of the command line, or of its environment, is refused: no packet could take it, so it would only cut off this host. A node that has just joined keeps it, because the operator may have to
-/// approve the exit node yet, except this host itself.
+/// Returns why the exit node of the command line is refused: no packet could take it, so it would only cut off this host. Only the coordinator's own map counts, because that of the disk may be older than the exit
+/// node. A node that has just joined keeps it, because the operator may have to approve the exit node yet, except this host itself.
 fn refused_exit(client: &mut Client, options: &Options, status: &Status, joins: bool) -> Result<Option<Fault>, Fault> {
     let origin = options.daemon.clone().resolve()?.config.given.origin("exit-node");
-    let is_given = matches!(origin, Some(Origin::Flag | Origin::Environment));
-    if !is_given || joins && !chose_itself(options, status) {
+    if origin != Some(Origin::Flag) || joins && !chose_itself(options, status) {
         return Ok(None);
     }
     let begin = Instant::now();
-    let mut seen = status.exit.clone();
-    // The map of the disk may be older than the exit node; the coordinator's follows its first answer.
-    while seen.as_ref().is_some_and(|exit| exit.unusable.is_some()) && begin.elapsed() < FIRST_ANSWER {
+    let unusable = |status: &Status| status.exit.as_ref().and_then(|exit| exit.unusable.clone());
+    let is_connected = |status: &Status| status.coordinator.as_ref().is_some_and(|coordinator| coordinator.connected);
+    let (mut refusal, mut was_connected) = (unusable(status), is_connected(status));
+    // The map follows the coordinator's first answer.
+    while refusal.is_some() && begin.elapsed() < FIRST_ANSWER {
         std::thread::sleep(POLL);
-        seen = client.status()?.exit;
+        let seen = client.status()?;
+        (refusal, was_connected) = (unusable(&seen), is_connected(&seen));
     }
-    let unusable = seen.and_then(|exit| exit.unusable);
-    Ok(unusable.map(|Failure { message, hint }| {
+    Ok(refusal.filter(|_| was_connected).map(|Failure { message, hint }| {
         Fault::failed(message, format!("{hint}; run `taut up` again with another --exit-node, or without it"))
     }))
 }

@@ -26,7 +26,7 @@ pub use arguments::Sockets;
 pub use capability::{Capability, has_capability, keep_capabilities};
 pub use filter::Filter;
 pub use landlock::{Access, Ruleset};
-pub use process::{lock_memory, no_core_dumps, no_new_privileges};
+pub use process::{forget_code, lock_memory, no_core_dumps, no_new_privileges};
 pub use program::{Check, Verdict};
 
 use std::io;

@@ -53,6 +53,17 @@ fn lock_all_but_code() -> io::Result<()> {
     checked(unsafe { libc::munlock(start, length) }.into()).map(drop)
 }
 
+/// Takes the pages of the program's file out of this process. What runs next maps those that it needs again, 64 KiB at a time and as a rule from memory; pages that only the
+/// start needed stay away.
+///
+/// # Errors
+/// If the kernel refuses it.
+pub fn forget_code() -> io::Result<()> {
+    let (start, length) = code();
+    // SAFETY: the range is mapped from a file and never written, so each page comes back as it was.
+    checked(unsafe { libc::madvise(start, length, libc::MADV_DONTNEED) }.into()).map(drop)
+}
+
 /// Returns the part of this program's memory that is mapped from its file and is never written: from its first page to the end of its code. What is writable until the
 /// program has started, which includes the tables of a program at a random address, comes after it.
 fn code() -> (*mut libc::c_void, usize) {
@@ -126,6 +137,29 @@ mod tests {
                     assert!(matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::OutOfMemory));
                 }
             }
+        }
+    }
+
+    #[test]
+    fn pages_of_the_program_go_and_come_back() {
+        if is_child("pages_of_the_program_go_and_come_back") {
+            let mapped = || {
+                let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+                let mut lines = smaps
+                    .lines()
+                    .skip_while(|line| !line.contains(" r-xp "))
+                    .skip_while(|line| !line.starts_with("Rss:"));
+                lines.next().unwrap().split_whitespace().nth(1).unwrap().parse::<usize>().unwrap()
+            };
+            let (start, length) = code();
+            // SAFETY: the range is mapped from the program's file, and nothing writes to it.
+            let bytes = unsafe { std::slice::from_raw_parts(start.cast::<u8>(), length) };
+            let sum = |bytes: &[u8]| bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>();
+            let (before, all) = (sum(bytes), mapped());
+            forget_code().unwrap();
+            // What this test runs now came back with its surroundings.
+            assert!(mapped() < all, "{} of {all} KiB are left", mapped());
+            assert_eq!(sum(bytes), before);
         }
     }
 

@@ -24,6 +24,7 @@ mod mapped;
 mod mapped;
 mod names;
 mod news;
+mod pages;
 mod questions;
 mod service;
 mod settings;
@@ -60,6 +61,7 @@ use confined::Confined;
 use kill_switch::Guard;
 use mapped::Mapped;
 use names::Served;
+use pages::Pages;
 use questions::Questions;
 use service::Service;
 use sleep::{Sleep, awake};
@@ -129,6 +131,7 @@ struct Daemon {
     mapped: Mapped,
     /// Detects that the host slept.
     sleep: Sleep,
+    pages: Pages,
     /// Time at which the network is started again after a failure.
     retry_overlay: Option<Time>,
     readings: Readings,
@@ -224,6 +227,7 @@ impl Daemon {
             observed: Vec::new(),
             mapped: Mapped::default(),
             sleep: Sleep::default(),
+            pages: Pages::new(clocks().now),
             retry_overlay: None,
             readings: Readings::default(),
             guard,
@@ -316,6 +320,7 @@ impl Daemon {
         self.turn_outside();
         self.turn_log();
         self.turn_service(clocks.now);
+        self.pages.turn(clocks.now);
     }
 
     /// Carries out the outputs of the overlay. No other function does. It is called at the end of every turn, and before an overlay is stopped.
@@ -399,10 +404,24 @@ impl Daemon {
         let served = self.served.poll_timeout();
         let exit = self.exit.poll_timeout();
         let service = self.service.poll_timeout();
-        [overlay, metrics, server, log, resolver, guard, exit, served, service, self.readings.due, self.retry_overlay]
-            .into_iter()
-            .flatten()
-            .min()
+        let pages = Some(self.pages.poll_timeout());
+        [
+            overlay,
+            metrics,
+            server,
+            log,
+            resolver,
+            guard,
+            exit,
+            served,
+            service,
+            pages,
+            self.readings.due,
+            self.retry_overlay,
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     fn handle_signals(&mut self, signals: &Signals) {
