@@ -154,10 +154,12 @@ impl Daemon {
         Ok(())
     }
 
-    /// Refuses a new choice that would only cut off this host: a node that is no exit node, or a name that no member has.
+    /// Refuses a new choice that would only cut off this host: a node that is no exit node, or a name that no member has. While the coordinator is away the map may be older than the exit node, so only this
+    /// host itself is refused then.
     fn check_exit(&self, wanted: &DaemonConfig) -> Result<(), Failure> {
         let choice = &wanted.routes.exit_node;
         let map = self.member.map.as_ref().filter(|_| *choice != self.config.routes.exit_node);
+        let map = map.filter(|map| self.coordinator.connected || choice.is_own(map));
         match map.and_then(|map| choice.unusable(map)) {
             Some(Failure { message, hint }) => Err(Failure::new(message, format!("{hint}; nothing was changed"))),
             None => Ok(()),
