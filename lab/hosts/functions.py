@@ -41,7 +41,8 @@ class Tracer:
         os.waitpid(self.child, 0)
         LIBC.ptrace(SETOPTIONS, self.child, None, OPTIONS)
         with open(f"/proc/{self.child}/maps", encoding="utf-8") as maps:
-            base = int(maps.readline().split("-")[0], 16)
+            # Not the first line: the kernel's own pages may be below a program without an interpreter.
+            base = next(int(line.split("-")[0], 16) for line in maps if line.rstrip("\n").endswith(os.path.realpath(program)))
         self.memory = os.open(f"/proc/{self.child}/mem", os.O_RDWR)
         functions = symbols(program)
         # A program at fixed addresses has those of its symbols.
