@@ -140,22 +140,23 @@ fn attempt_address(
         Err(NotOpened::Broken(broken)) => Err(broken),
         Err(NotOpened::Handshake(broken)) => {
             let shown = connect(address, url, cancel).and_then(|stream| shown_key(stream, url, target.key_path));
-            Err(explain_handshake(broken, shown.ok(), target))
+            Err(explain_handshake(broken, shown, target))
         }
     }
 }
 
-/// Explains a handshake that the server did not finish, by the key that it shows. Nobody vouches for that key: it only explains.
-fn explain_handshake(broken: Broken, shown: Option<PublicKey>, target: &ChannelTarget) -> Broken {
+/// Explains a handshake that the server did not finish, by the key that it shows, or by its answer that shows none. Nobody vouches for that key: it only explains.
+/// A server that could not be asked may have the right key: then the connection was lost, and no more is known.
+fn explain_handshake(broken: Broken, shown: Result<Option<PublicKey>, Broken>, target: &ChannelTarget) -> Broken {
     let ChannelTarget { coordinator, key_source, .. } = target;
     Broken(match shown {
-        Some(shown) if shown != *coordinator => format!(
+        Ok(Some(shown)) if shown != *coordinator => format!(
             "the server at this URL does not have the coordinator's key of {key_source}: it shows {shown}, and expected is {coordinator}; \
              compare both with what `taut-coordinator devices invite` prints on the coordinator: the given key may be of another coordinator; \
              if it is not, somebody in between answers"
         ),
-        Some(_) => return broken,
-        None => String::from(target.wrong_server),
+        Ok(Some(_)) | Err(_) => return broken,
+        Ok(None) => String::from(target.wrong_server),
     })
 }
 
@@ -190,3 +191,6 @@ pub(crate) fn connect_verified(url: &Url, authorities: Option<&Authorities>) -> 
     }
     Err(last)
 }
+
+#[cfg(test)]
+mod tests;
