@@ -139,6 +139,8 @@ fn attempt_address(
         Ok(channel) => Ok(channel),
         Err(NotOpened::Broken(broken)) => Err(broken),
         Err(NotOpened::Handshake(broken)) => {
+            // A cancellation ends the handshake, too, and nobody asks for its reason.
+            cancel.advance(Stage::Detached)?;
             let shown = connect(address, url, cancel).and_then(|stream| shown_key(stream, url, target.key_path));
             Err(explain_handshake(broken, shown, target))
         }

@@ -79,3 +79,17 @@ fn a_lost_connection_is_not_told_as_a_wrong_key() {
     let other = dropped(Some(shown(public(6))));
     assert!(other.contains(&format!("it shows {}, and expected is {}", public(6), public(7))), "{other}");
 }
+
+#[test]
+fn a_cancelled_attempt_opens_no_second_connection() {
+    let (listener, url) = listen();
+    let cancel = Arc::new(Cancel::default());
+    let shared = Arc::clone(&cancel);
+    let client = thread::spawn(move || attempt(&url, &[], &target(), &shared).err().unwrap());
+    let channel = first_message(&listener);
+    cancel.cancel();
+    assert_eq!(client.join().unwrap().0, "cancelled");
+    drop(channel);
+    listener.set_nonblocking(true).unwrap();
+    assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+}
