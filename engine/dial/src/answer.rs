@@ -43,7 +43,8 @@ pub(crate) fn ask(stream: Stream, url: &Url, path: &str) -> Result<Vec<u8>, Brok
         return Err(Broken(String::from("its answer is too long")));
     }
     body(&answer).ok_or_else(|| {
-        let what = if speaks_tls(&answer) { SPEAKS_TLS } else { "its answer is not that of a coordinator" };
+        let what =
+            if !url.secure && speaks_tls(&answer) { SPEAKS_TLS } else { "its answer is not that of a coordinator" };
         Broken(String::from(what))
     })
 }

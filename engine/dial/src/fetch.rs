@@ -81,7 +81,7 @@ pub fn download(
         into.write_all(body).map_err(|error| Broken(format!("the file cannot be written: {error}")))?;
     }
     match whole {
-        None if speaks_tls(&head) => Err(Broken(String::from(SPEAKS_TLS))),
+        None if !url.secure && speaks_tls(&head) => Err(Broken(String::from(SPEAKS_TLS))),
         None => Err(Broken(String::from("the connection ended before the answer"))),
         Some(Some(whole)) if whole != length => {
             Err(Broken(format!("only {length} of {whole} bytes of the file arrived")))

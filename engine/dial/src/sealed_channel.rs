@@ -90,7 +90,7 @@ impl SealedChannel {
     pub(crate) fn open(stream: Stream, url: &Url, target: &ChannelTarget) -> Result<Self, NotOpened> {
         let limits = WebSocketLimits { read: BUFFER, message: target.max_message, waiting: MOST_WAITING };
         let path = format!("{}{}", url.path, target.path);
-        let mut socket = WebSocket::open(stream, &url.authority(), &path, limits).map_err(explain)?;
+        let mut socket = WebSocket::open(stream, &url.authority(), &path, url.secure, limits).map_err(explain)?;
         let transport = shake_hands(&mut socket, target)?;
         let tcp = socket.stream().socket();
         tcp.set_nonblocking(true)

@@ -92,12 +92,19 @@ pub struct WebSocket<S> {
 }
 
 impl<S: Read + Write> WebSocket<S> {
-    /// Asks the server at the other end of `stream` for a WebSocket at `path`, and waits for the answer. `authority` is the server's host and port.
+    /// Asks the server at the other end of `stream` for a WebSocket at `path`, and waits for the answer. `authority` is the server's host and port, and
+    /// `secure` is true if the stream has TLS.
     ///
     /// # Errors
     /// If the server does not answer in time, or not with a WebSocket.
-    pub fn open(mut stream: S, authority: &str, path: &str, limits: WebSocketLimits) -> Result<Self, WebSocketError> {
-        let rest = opening::open(&mut stream, authority, path)?;
+    pub fn open(
+        mut stream: S,
+        authority: &str,
+        path: &str,
+        secure: bool,
+        limits: WebSocketLimits,
+    ) -> Result<Self, WebSocketError> {
+        let rest = opening::open(&mut stream, authority, path, secure)?;
         Ok(Self::opened(stream, rest, limits))
     }
 

@@ -132,7 +132,7 @@ impl BridgeWorker {
             return Err(Broken(format!("{address}: nothing may be sent there")));
         }
         let stream = connect(address, &self.url, &self.shared.cancel)?;
-        WebSocket::open(stream, &self.url.authority(), &self.url.path, pump::LIMITS)
+        WebSocket::open(stream, &self.url.authority(), &self.url.path, self.url.secure, pump::LIMITS)
             .map_err(|error| Broken(format!("{address}: {}", error.explain(Server::Relay))))
     }
 }

@@ -16,8 +16,14 @@ const LONGEST_HEAD: usize = 64 * 1024;
 /// Bytes read at once, 1 KiB: most heads have fewer.
 const READ: usize = 1024;
 
-/// Does the opening. Returns the bytes that were read behind the head of the answer. The stream limits the time.
-pub(super) fn open(stream: &mut (impl Read + Write), authority: &str, path: &str) -> Result<Vec<u8>, WebSocketError> {
+/// Does the opening. Returns the bytes that were read behind the head of the answer. The stream limits the time. On a stream that is `secure`, no answer says that TLS is
+/// missing: a proxy that ends TLS may pass such an answer of the server behind it on, and the URL is of https already.
+pub(super) fn open(
+    stream: &mut (impl Read + Write),
+    authority: &str,
+    path: &str,
+    secure: bool,
+) -> Result<Vec<u8>, WebSocketError> {
     let key = key()?;
     stream.write_all(request(authority, path, &key).as_bytes())?;
     stream.flush()?;
@@ -32,7 +38,7 @@ pub(super) fn open(stream: &mut (impl Read + Write), authority: &str, path: &str
         }
         if let Some(end) = head_end(&answer, before) {
             let checked = check(&String::from_utf8_lossy(answer.get(..end).unwrap_or_default()), &key);
-            if matches!(checked, Err(WebSocketError::Status(400))) {
+            if !secure && matches!(checked, Err(WebSocketError::Status(400))) {
                 // The text behind the head may come separately; it only explains the refusal.
                 let length = if answer.len() > end { 0 } else { stream.read(&mut piece).unwrap_or_default() };
                 answer.extend_from_slice(piece.get(..length).unwrap_or_default());
@@ -41,7 +47,7 @@ pub(super) fn open(stream: &mut (impl Read + Write), authority: &str, path: &str
             checked?;
             return Ok(answer.split_off(end));
         }
-        if !is_http(&answer) && speaks_tls(&answer) {
+        if !secure && !is_http(&answer) && speaks_tls(&answer) {
             return Err(WebSocketError::SpeaksTls);
         }
         if !is_http(&answer) {

@@ -21,7 +21,7 @@ fn pair() -> (WebSocket<UnixStream>, Server<UnixStream>) {
         end.set_write_timeout(Some(Duration::from_secs(30))).unwrap();
     }
     let server = thread::spawn(|| tungstenite::accept(theirs).unwrap());
-    let client = WebSocket::open(ours, "localhost:1", "/x", LIMITS).unwrap();
+    let client = WebSocket::open(ours, "localhost:1", "/x", false, LIMITS).unwrap();
     (client, server.join().unwrap())
 }
 

@@ -37,8 +37,12 @@ impl Write for Canned {
 }
 
 fn answered(answer: &str, piece: usize) -> (Result<Vec<u8>, WebSocketError>, usize) {
+    answered_on(false, answer, piece)
+}
+
+fn answered_on(secure: bool, answer: &str, piece: usize) -> (Result<Vec<u8>, WebSocketError>, usize) {
     let mut server = Canned { answer: answer.into(), request: Vec::new(), at: 0, piece };
-    let opened = open(&mut server, "[::1]:8288", "/control/v1?network=7");
+    let opened = open(&mut server, "[::1]:8288", "/control/v1?network=7", secure);
     assert!(server.request.starts_with(b"GET /control/v1?network=7 HTTP/1.1\r\nHost: [::1]:8288\r\n"));
     assert!(server.request.ends_with(b"\r\n\r\n"));
     (opened, server.at)
@@ -93,6 +97,11 @@ fn other_answers_are_refused_with_the_reason() {
             assert!(matches!(refused, Err(WebSocketError::SpeaksTls)), "{answer}: {refused:?}");
         }
     }
+    // A proxy that ends TLS passes on what the server behind it says to plain HTTP.
+    let (refused, _) = answered_on(true, "HTTP/1.1 400 x\r\n\r\nspeaks https\n", 1_000);
+    assert!(matches!(refused, Err(WebSocketError::Status(400))), "{refused:?}");
+    let (refused, _) = answered_on(true, "\u{15}\u{3}\u{3}", 1_000);
+    assert!(matches!(refused, Err(WebSocketError::Opening("its answer is not HTTP"))), "{refused:?}");
     for status in [200, 302, 400, 403, 404, 503] {
         let (refused, _) = answered(&format!("HTTP/1.0 {status} x\r\nLocation: http://a/\r\n\r\n"), 5);
         assert!(matches!(refused, Err(WebSocketError::Status(found)) if found == status), "{refused:?}");
