@@ -37,10 +37,12 @@ pub(super) fn open(
             Err(error) => return Err(error.into()),
         }
         if let Some(end) = head_end(&answer, before) {
-            let checked = check(&String::from_utf8_lossy(answer.get(..end).unwrap_or_default()), &key);
+            let head = String::from_utf8_lossy(answer.get(..end).unwrap_or_default()).into_owned();
+            let checked = check(&head, &key);
             if !secure && matches!(checked, Err(WebSocketError::Status(400))) {
                 // The text behind the head may come separately; it only explains the refusal.
-                let length = if answer.len() > end { 0 } else { stream.read(&mut piece).unwrap_or_default() };
+                let is_whole = answer.len() > end || is_without_body(&head);
+                let length = if is_whole { 0 } else { stream.read(&mut piece).unwrap_or_default() };
                 answer.extend_from_slice(piece.get(..length).unwrap_or_default());
                 return Err(if speaks_tls(&answer) { WebSocketError::SpeaksTls } else { WebSocketError::Status(400) });
             }
@@ -95,6 +97,12 @@ fn head_end(answer: &[u8], searched: usize) -> Option<usize> {
 /// Returns true if the bytes are the beginning of an answer by HTTP/1.
 fn is_http(answer: &[u8]) -> bool {
     answer.iter().zip(b"HTTP/1.").all(|(found, expected)| found == expected)
+}
+
+/// Returns true if the head says that nothing follows it. A server that keeps the connection open then would be waited for in vain.
+fn is_without_body(head: &str) -> bool {
+    let mut fields = head.lines().filter_map(|line| line.split_once(':'));
+    fields.any(|(name, value)| name.eq_ignore_ascii_case("Content-Length") && value.trim() == "0")
 }
 
 /// Checks the head of an answer.

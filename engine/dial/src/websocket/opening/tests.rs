@@ -124,6 +124,14 @@ fn an_answer_without_end_is_cut_off_and_one_that_ends_early_is_named() {
 }
 
 #[test]
+fn nothing_is_read_behind_a_refusal_without_a_body() {
+    let head = "HTTP/1.1 400 x\r\nContent-Length: 0\r\n\r\n";
+    let (refused, read) = answered(&format!("{head}speaks https"), head.len());
+    assert!(matches!(refused, Err(WebSocketError::Status(400))), "{refused:?}");
+    assert_eq!(read, head.len());
+}
+
+#[test]
 fn a_path_is_never_empty() {
     assert!(request("a:1", "", "k").starts_with("GET / HTTP/1.1\r\nHost: a:1\r\n"));
 }
