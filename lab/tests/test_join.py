@@ -112,4 +112,5 @@ def test_a_wrong_key_and_a_wrong_scheme_are_named(layout):
     assert "somebody in between" in why and f"it shows {key}" in node.taut("status", check=False).stdout, why
     https = url.replace("http://", "https://")
     assert "does not speak TLS at this port: write http://" in refused("--coordinator", https, "--coordinator-key", key)
-    assert "does not speak TLS at this port: write http://" in refused("--coordinator", https)
+    # Without the key only the certificate vouches for it, so plain HTTP is no advice.
+    assert "does not speak TLS at this port: check the port" in refused("--coordinator", https)

@@ -30,7 +30,7 @@ pub(crate) fn authorities(_: &[&Path]) -> Result<Authorities, Broken> {
 }
 
 /// Returns the error.
-pub(crate) fn name_plain<S>(_: &Secured<S>, error: io::Error) -> io::Error {
+pub(crate) fn name_plain<S>(_: &Secured<S>, _: bool, error: io::Error) -> io::Error {
     error
 }
 

@@ -24,6 +24,8 @@ const TURN: usize = 64 * 1024;
 /// A connected stream. It counts received bytes, so that a large message that arrives slowly does not count as silence.
 pub struct Stream {
     kind: StreamKind,
+    /// True if the server's certificate is checked.
+    verified: bool,
     received: u64,
 }
 
@@ -92,11 +94,12 @@ impl Stream {
     pub(crate) fn with_trust(tcp: TcpStream, url: &Url, authorities: Option<Authorities>) -> io::Result<Self> {
         let deadline = Some(Instant::now() + HANDSHAKES_TIMEOUT);
         let socket = Socket { tcp, left: HANDSHAKES, has_turns: false, total: 0, deadline };
+        let verified = authorities.is_some();
         let kind = match url.secure {
             true => StreamKind::Secure(Box::new(tls::secure(socket, &url.host, authorities)?)),
             false => StreamKind::Plain(socket),
         };
-        Ok(Self { kind, received: 0 })
+        Ok(Self { kind, verified, received: 0 })
     }
 
     /// Returns the TCP socket.
@@ -176,7 +179,9 @@ impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = match &mut self.kind {
             StreamKind::Plain(socket) => socket.read(buffer),
-            StreamKind::Secure(stream) => stream.read(buffer).map_err(|error| tls::name_plain(stream, error)),
+            StreamKind::Secure(stream) => {
+                stream.read(buffer).map_err(|error| tls::name_plain(stream, self.verified, error))
+            }
         }?;
         self.received = self.received.saturating_add(length as u64);
         Ok(length)
@@ -187,14 +192,16 @@ impl Write for Stream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.kind {
             StreamKind::Plain(socket) => socket.write(bytes),
-            StreamKind::Secure(stream) => stream.write(bytes).map_err(|error| tls::name_plain(stream, error)),
+            StreamKind::Secure(stream) => {
+                stream.write(bytes).map_err(|error| tls::name_plain(stream, self.verified, error))
+            }
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.kind {
             StreamKind::Plain(socket) => socket.flush(),
-            StreamKind::Secure(stream) => stream.flush().map_err(|error| tls::name_plain(stream, error)),
+            StreamKind::Secure(stream) => stream.flush().map_err(|error| tls::name_plain(stream, self.verified, error)),
         }
     }
 }

@@ -27,8 +27,11 @@ pub(crate) type Secured<S> = StreamOwned<ClientConnection, S>;
 /// Who may certify a server.
 pub(crate) type Authorities = RootCertStore;
 
-/// What to do about a server without TLS behind an https URL.
+/// What to do about a server without TLS behind an https URL, for a channel: its key is pinned, so plain HTTP is as safe.
 const NO_TLS: &str = "the server does not speak TLS at this port: write http:// in the URL instead of https://, or give the port at which it speaks https";
+
+/// The same where the certificate is all that vouches for the server: anybody on the way can answer so, and plain HTTP would leave nothing that vouches for it.
+const NO_TLS_VERIFIED: &str = "the server does not speak TLS at this port: check the port in the URL, which has to be one at which it speaks https; or somebody in between answers";
 
 /// Wraps a connected socket. The handshake begins with the first write. With `authorities`, the server's certificate has to be valid for `host`.
 pub(crate) fn secure<S: Read + Write>(
@@ -56,12 +59,12 @@ pub(crate) fn authorities(files: &[&Path]) -> Result<RootCertStore, Broken> {
     }
 }
 
-/// Returns an error of a TLS stream, in words for the user if the server answered the handshake with something else than TLS.
-pub(crate) fn name_plain<S: Read + Write>(stream: &Secured<S>, error: io::Error) -> io::Error {
+/// Returns an error of a TLS stream, in words for the user if the server answered the handshake with something else than TLS. `verified` is true if the certificate is checked.
+pub(crate) fn name_plain<S: Read + Write>(stream: &Secured<S>, verified: bool, error: io::Error) -> io::Error {
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner {
         Some(rustls::Error::InvalidMessage(_)) if stream.conn.is_handshaking() => {
-            io::Error::new(io::ErrorKind::InvalidData, NO_TLS)
+            io::Error::new(io::ErrorKind::InvalidData, if verified { NO_TLS_VERIFIED } else { NO_TLS })
         }
         _ => error,
     }

@@ -93,3 +93,17 @@ fn a_cancelled_attempt_opens_no_second_connection() {
     listener.set_nonblocking(true).unwrap();
     assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
 }
+
+#[cfg(feature = "tls")]
+#[test]
+fn a_channel_to_a_server_without_tls_says_that_http_will_do() {
+    let (listener, url) = listen();
+    let server = thread::spawn(move || {
+        let (mut tcp, _) = listener.accept().unwrap();
+        let _ = tcp.read(&mut [0; 4096]);
+        tcp.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").unwrap();
+    });
+    let broken = attempt(&url.replace("http://", "https://"), &[], &target(), &Cancel::default()).err().unwrap();
+    server.join().unwrap();
+    assert!(broken.0.contains("does not speak TLS at this port: write http://"), "{broken}");
+}
