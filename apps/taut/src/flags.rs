@@ -220,8 +220,13 @@ impl DaemonFlags {
 
     /// Gives the daemon a userspace network instead of a TUN device.
     pub(crate) fn choose_userspace(&mut self) -> Result<(), Fault> {
-        let tun = settings::find("tun").ok_or_else(|| Fault::usage("there is no setting `tun`"))?;
-        add(&mut self.given, tun, Origin::Flag, "userspace")
+        self.give("tun", "userspace")
+    }
+
+    /// Gives the daemon this flag.
+    pub(crate) fn give(&mut self, name: &str, value: &str) -> Result<(), Fault> {
+        let setting = settings::find(name).ok_or_else(|| Fault::usage(format!("there is no setting `{name}`")))?;
+        add(&mut self.given, setting, Origin::Flag, value)
     }
 
     /// Takes the configuration file that the user names, with the places in it. Places of another file do not hold then.

@@ -23,6 +23,9 @@ const CAP_NET_ADMIN: u32 = 12;
 const LOG: &str = "daemon.log";
 /// Empty file in the state directory while the last daemon that a command started had a userspace network.
 const RAN_USERSPACE: &str = "userspace";
+/// What needs a TUN device, with the value of a daemon that does without.
+const WITHOUT_DEVICE: [(&str, &str); 4] =
+    [("exit-node", "none"), ("kill-switch", "false"), ("advertise-exit-node", "false"), ("advertise-routes", "none")];
 /// Size beyond which the log is deleted at the next start, 1 MiB: the log is only for the last few starts.
 const MAX_LOG: u64 = 1024 * 1024;
 /// Time between two attempts to connect to a new daemon.
@@ -34,11 +37,15 @@ pub(crate) fn check_host(config: &DaemonConfig) -> Result<(), Fault> {
     if config.is_userspace() { Ok(()) } else { check_device() }
 }
 
-/// Gives a new daemon a userspace network if the last one of this node had one, no setting says otherwise, and this host has no TUN device for it. Flags hold for one daemon, and a user without
-/// rights would have to repeat that one for each command that starts another.
+/// Gives a new daemon a userspace network if the last one of this node had one, no setting says otherwise or needs a device, and this host has no TUN device for it. Flags hold for one daemon, and
+/// a user without rights would have to repeat that one for each command that starts another.
 pub(crate) fn recall_userspace(flags: &mut DaemonFlags) -> Result<(), Fault> {
-    if flags.state.join(RAN_USERSPACE).exists() && !has_device(flags)? {
-        flags.choose_userspace()?;
+    if !flags.state.join(RAN_USERSPACE).exists() || has_device(flags)? {
+        return Ok(());
+    }
+    // A setting that needs a device was given since: the user learns what the device needs, and not of a network that nobody chose.
+    if let Some(recalled) = with_userspace(flags)? {
+        *flags = recalled;
         output::complain(
             "taut: this host has no TUN device for this user, and the last daemon of this node had a userspace network: this one has it, too",
         );
@@ -46,9 +53,22 @@ pub(crate) fn recall_userspace(flags: &mut DaemonFlags) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Gives a new daemon a userspace network if this host has no TUN device for it: a daemon that only leaves the network needs none.
+/// Returns the flags with a userspace network, or `None` if a setting does not go with one.
+fn with_userspace(flags: &DaemonFlags) -> Result<Option<DaemonFlags>, Fault> {
+    let mut flags = flags.clone();
+    flags.choose_userspace()?;
+    let conflict = taut_agent::conflict(&flags.clone().resolve()?.config);
+    Ok(conflict.is_none().then_some(flags))
+}
+
+/// Gives a new daemon a userspace network if this host has no TUN device for it, and takes away for this daemon what needs one: a daemon that only leaves the network needs none of it.
 pub(crate) fn do_without_device(flags: &mut DaemonFlags) -> Result<(), Fault> {
-    if has_device(flags)? { Ok(()) } else { flags.choose_userspace() }
+    if has_device(flags)? { Ok(()) } else { take_device_away(flags) }
+}
+
+fn take_device_away(flags: &mut DaemonFlags) -> Result<(), Fault> {
+    WITHOUT_DEVICE.iter().try_for_each(|(name, value)| flags.give(name, value))?;
+    flags.choose_userspace()
 }
 
 /// Returns true if a setting chooses the device, or this host has a TUN device.
@@ -204,14 +224,4 @@ fn output_since(path: &Path, begin: u64) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn capabilities_as_the_kernel_writes_them() {
-        assert_eq!(effective_capabilities("Name:\tx\nCapEff:\t0000000000001000\n"), Some(1 << CAP_NET_ADMIN));
-        assert_eq!(effective_capabilities("Name:\tx\n"), None);
-        let own = fs::read_to_string("/proc/self/status").unwrap();
-        assert!(effective_capabilities(&own).is_some());
-    }
-}
+mod tests;

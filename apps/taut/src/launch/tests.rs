@@ -1,0 +1,56 @@
+use super::*;
+
+/// A state directory that is removed in the end, and flags for a daemon there without a configuration file.
+struct Node(DaemonFlags);
+
+impl Node {
+    fn new(name: &str) -> Self {
+        let mut flags = DaemonFlags::from_environment();
+        flags.state = std::env::temp_dir().join(format!("taut-launch-{name}-{}", std::process::id()));
+        flags.config = Some(PathBuf::from("/dev/null"));
+        fs::create_dir(&flags.state).unwrap();
+        Self(flags)
+    }
+
+    fn with(&self, given: &[(&str, &str)]) -> DaemonFlags {
+        let mut flags = self.0.clone();
+        for (name, value) in given {
+            flags.give(name, value).unwrap();
+        }
+        flags
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0.state);
+    }
+}
+
+#[test]
+fn capabilities_as_the_kernel_writes_them() {
+    assert_eq!(effective_capabilities("Name:\tx\nCapEff:\t0000000000001000\n"), Some(1 << CAP_NET_ADMIN));
+    assert_eq!(effective_capabilities("Name:\tx\n"), None);
+    let own = fs::read_to_string("/proc/self/status").unwrap();
+    assert!(effective_capabilities(&own).is_some());
+}
+
+#[test]
+fn a_daemon_that_leaves_without_a_device_has_nothing_that_needs_one() {
+    let node = Node::new("leave");
+    let needs = [
+        ("exit-node", "nas"),
+        ("kill-switch", "true"),
+        ("advertise-exit-node", "true"),
+        ("advertise-routes", "10.0.0.0/24"),
+    ];
+    for given in needs {
+        let mut flags = node.with(&[given]);
+        assert!(with_userspace(&flags).unwrap().is_none(), "{given:?} does not go with a recalled userspace network");
+        take_device_away(&mut flags).unwrap();
+        let config = flags.resolve().unwrap().config;
+        assert!(config.is_userspace() && taut_agent::conflict(&config).is_none(), "{given:?}");
+    }
+    let recalled = with_userspace(&node.with(&[("socks5", "1080")])).unwrap().unwrap();
+    assert!(recalled.resolve().unwrap().config.is_userspace());
+}
