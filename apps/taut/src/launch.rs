@@ -21,7 +21,7 @@ const TUN_DEVICE: &str = "/dev/net/tun";
 const CAP_NET_ADMIN: u32 = 12;
 /// File in the state directory that gets the daemon's output.
 const LOG: &str = "daemon.log";
-/// Empty file in the state directory while the last daemon that a command started had a userspace network.
+/// Empty file in the state directory while the last daemon that `taut up` started had a userspace network.
 const RAN_USERSPACE: &str = "userspace";
 /// What needs a TUN device, with the value of a daemon that does without.
 const WITHOUT_DEVICE: [(&str, &str); 4] =
@@ -82,8 +82,9 @@ pub(crate) fn forget(state: &Path) {
     let _ = fs::remove_file(state.join(RAN_USERSPACE));
 }
 
-/// Notes in the state directory whether this daemon has a userspace network. Without the note the next command asks for the flag.
-fn note_userspace(flags: &DaemonFlags) {
+/// Notes in the state directory whether this daemon has a userspace network. Without the note the next command asks for the flag. For a daemon that stays: how one ran that only left the network
+/// says nothing about the next.
+pub(crate) fn note_userspace(flags: &DaemonFlags) {
     let is_userspace = flags.clone().resolve().is_ok_and(|resolved| resolved.config.is_userspace());
     if is_userspace {
         // An existing file, or a link of another user, is left as it is.
@@ -136,10 +137,7 @@ pub(crate) fn start(flags: &DaemonFlags, deadline: Instant) -> Result<Client, Fa
         spawn(flags, log).map_err(|error| Fault::failed(format!("the daemon cannot be started: {error}"), ""))?;
     loop {
         match Client::connect(&flags.socket) {
-            Ok(client) => {
-                note_userspace(flags);
-                return Ok(client);
-            }
+            Ok(client) => return Ok(client),
             Err(NoDaemon::Absent) => {}
             Err(denied) => return Err(denied.explain(&flags.socket)),
         }

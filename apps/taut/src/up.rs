@@ -102,7 +102,9 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
             check_session(&options)?;
             // `down` would end a kill switch that outlived the last daemon; a command that fails must not.
             let may_end = taut_control::saved_kill_switch(&options.daemon.state).is_none();
-            (launch::start(&options.daemon, deadline)?, may_end)
+            let client = launch::start(&options.daemon, deadline)?;
+            launch::note_userspace(&options.daemon);
+            (client, may_end)
         }
         Err(denied) => return Err(denied.explain(&options.daemon.socket)),
     };

@@ -54,3 +54,18 @@ fn a_daemon_that_leaves_without_a_device_has_nothing_that_needs_one() {
     let recalled = with_userspace(&node.with(&[("socks5", "1080")])).unwrap().unwrap();
     assert!(recalled.resolve().unwrap().config.is_userspace());
 }
+
+#[test]
+fn the_note_of_a_userspace_network_goes_with_a_daemon_that_has_a_device() {
+    let node = Node::new("note");
+    let note = node.0.state.join(RAN_USERSPACE);
+    let (userspace, device) = (node.with(&[("tun", "userspace")]), node.with(&[("tun", "taut7")]));
+    note_userspace(&device);
+    assert!(!note.exists());
+    for _ in 0..2 {
+        note_userspace(&userspace);
+        assert!(note.exists());
+    }
+    note_userspace(&device);
+    assert!(!note.exists());
+}
