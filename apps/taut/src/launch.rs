@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use taut_agent::DaemonConfig;
 use taut_agent::settings::Origin;
+use taut_event::append_regular_no_link;
 
 use crate::client::{Client, NoDaemon};
 use crate::fault::Fault;
@@ -134,7 +135,7 @@ pub(crate) fn start(flags: &DaemonFlags, deadline: Instant) -> Result<Client, Fa
     let (log, path, begin) = open_log(&flags.state)?;
     let its_log = || format!("its log is {}", path.display());
     let mut child =
-        spawn(flags, log).map_err(|error| Fault::failed(format!("the daemon cannot be started: {error}"), ""))?;
+        spawn(flags, &log).map_err(|error| Fault::failed(format!("the daemon cannot be started: {error}"), ""))?;
     loop {
         match Client::connect(&flags.socket) {
             Ok(client) => return Ok(client),
@@ -142,9 +143,9 @@ pub(crate) fn start(flags: &DaemonFlags, deadline: Instant) -> Result<Client, Fa
             Err(denied) => return Err(denied.explain(&flags.socket)),
         }
         if let Ok(Some(status)) = child.try_wait() {
-            let output = output_since(&path, begin);
+            let output = output_since(&log, begin);
             return Err(match output.is_empty() {
-                true if is_full(&path) => Fault::failed(
+                true if is_full(&log) => Fault::failed(
                     format!(
                         "the daemon ended at once ({status}), and its log {} cannot be written: the disk is full",
                         path.display()
@@ -162,7 +163,7 @@ pub(crate) fn start(flags: &DaemonFlags, deadline: Instant) -> Result<Client, Fa
     }
 }
 
-fn spawn(flags: &DaemonFlags, log: File) -> std::io::Result<Child> {
+fn spawn(flags: &DaemonFlags, log: &File) -> std::io::Result<Child> {
     Command::new(std::env::current_exe()?)
         .arg("daemon")
         .args(flags.to_arguments())
@@ -172,20 +173,21 @@ fn spawn(flags: &DaemonFlags, log: File) -> std::io::Result<Child> {
         .env_remove("TAUT_AUTHKEY")
         .stdin(Stdio::null())
         .stdout(log.try_clone()?)
-        .stderr(log)
+        .stderr(log.try_clone()?)
         .spawn()
 }
 
-/// Opens the log. Returns it with its path and its length, at which new output begins.
+/// Opens the log. Returns it with its path and its length, at which new output begins. The state directory may be another user's, so no link in it is followed.
 fn open_log(state: &Path) -> Result<(File, PathBuf, u64), Fault> {
     let path = state.join(LOG);
     let open = || {
         DirBuilder::new().recursive(true).mode(0o700).create(state)?;
-        let too_long = fs::metadata(&path).is_ok_and(|metadata| metadata.len() > MAX_LOG);
+        let too_long = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.len() > MAX_LOG);
         if too_long {
             fs::remove_file(&path)?;
         }
-        let log = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
+        let log = append_regular_no_link(&path)
+            .map_err(|error| std::io::Error::new(error.kind(), format!("{LOG}: {error}")))?;
         let begin = log.metadata()?.len();
         Ok((log, begin))
     };
@@ -204,17 +206,16 @@ fn open_log(state: &Path) -> Result<(File, PathBuf, u64), Fault> {
 }
 
 /// Returns true if the disk has no room for another line of the log.
-fn is_full(log: &Path) -> bool {
-    let written = OpenOptions::new().append(true).open(log).and_then(|mut log| log.write_all(b"\n"));
+fn is_full(mut log: &File) -> bool {
+    let written = log.write_all(b"\n");
     written.is_err_and(|error| matches!(error.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
 }
 
 /// Returns the daemon's output from byte `begin` on, without the program's name at its start.
-fn output_since(path: &Path, begin: u64) -> String {
+fn output_since(mut log: &File, begin: u64) -> String {
+    // The offset is the daemon's, too, but it writes at the end wherever that is.
     let mut output = String::new();
-    if let Ok(mut log) = File::open(path)
-        && log.seek(SeekFrom::Start(begin)).is_ok()
-    {
+    if log.seek(SeekFrom::Start(begin)).is_ok() {
         let _ = log.take(4096).read_to_string(&mut output);
     }
     let output = output.trim();

@@ -13,6 +13,16 @@ pub fn open_regular(path: &Path) -> io::Result<File> {
     open(path, 0)
 }
 
+/// Opens a regular file for reading and for writing at its end, and makes one of mode 0600 if there is none. Refuses a symbolic link as [`open_regular_no_link`] does.
+///
+/// # Errors
+/// For a link and for anything else than a regular file, too.
+pub fn append_regular_no_link(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).create(true).mode(0o600);
+    open_with(&mut options, path, libc::O_NOFOLLOW)
+}
+
 /// Opens a regular file for reading, as [`open_regular`] does, and refuses a symbolic link as the last part of the path: whoever made the link chose what it
 /// leads to.
 ///
@@ -23,8 +33,12 @@ pub fn open_regular_no_link(path: &Path) -> io::Result<File> {
 }
 
 fn open(path: &Path, more: libc::c_int) -> io::Result<File> {
+    open_with(OpenOptions::new().read(true), path, more)
+}
+
+fn open_with(options: &mut OpenOptions, path: &Path, more: libc::c_int) -> io::Result<File> {
     // With O_NONBLOCK the open of a pipe does not wait, so that its type can be read. On a regular file the flag has no effect.
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | more).open(path)?;
+    let file = options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY | more).open(path)?;
     match file.metadata()?.is_file() {
         true => Ok(file),
         false => Err(io::Error::other("it is not a regular file (a directory, pipe or device cannot be read here)")),
@@ -33,9 +47,30 @@ fn open(path: &Path, more: libc::c_int) -> io::Result<File> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
+    use std::io::{Read, Write};
+    use std::os::unix::fs::MetadataExt;
 
     use super::*;
+
+    #[test]
+    fn a_file_to_append_to_is_made_and_neither_a_link_nor_a_pipe_is_one() {
+        let folder = std::env::temp_dir().join(format!("taut-append-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let at = |name: &str| folder.join(name);
+        assert!(std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
+        std::os::unix::fs::symlink("other", at("link")).unwrap();
+        let write =
+            |text: &str| append_regular_no_link(&at("file")).and_then(|mut file| file.write_all(text.as_bytes()));
+        let written = write("a").and_then(|()| write("b")).and_then(|()| std::fs::read_to_string(at("file")));
+        let mode = std::fs::metadata(at("file")).map(|file| file.mode() & 0o777);
+        // It waits for no reader.
+        let pipe = append_regular_no_link(&at("pipe")).is_err();
+        let link = append_regular_no_link(&at("link")).unwrap_err().raw_os_error();
+        let led = at("other").exists();
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!((written.unwrap().as_str(), mode.unwrap() & 0o077), ("ab", 0));
+        assert_eq!((pipe, link, led), (true, Some(libc::ELOOP), false));
+    }
 
     #[test]
     fn a_pipe_is_refused_without_waiting_for_a_writer_and_a_link_to_a_file_is_read() {

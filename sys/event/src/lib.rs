@@ -39,7 +39,7 @@ mod watch;
 pub use clock::{boot_time, wall_clock};
 pub use connect::connect;
 pub use credentials::{PeerCredentials, peer_credentials};
-pub use file::{open_regular, open_regular_no_link};
+pub use file::{append_regular_no_link, open_regular, open_regular_no_link};
 pub use mark::set_mark;
 pub use pass::{receive_descriptor, send_descriptor};
 pub use poller::{Event, Events, Interest, Poller};

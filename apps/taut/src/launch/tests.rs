@@ -69,3 +69,20 @@ fn the_note_of_a_userspace_network_goes_with_a_daemon_that_has_a_device() {
     note_userspace(&device);
     assert!(!note.exists());
 }
+
+#[test]
+fn the_log_is_no_link_of_another_user_and_no_pipe() {
+    let node = Node::new("log");
+    let (state, path) = (&node.0.state, node.0.state.join(LOG));
+    let (log, _, begin) = open_log(state).unwrap();
+    assert!(begin == 0 && !is_full(&log));
+    fs::write(&path, "\ntaut: why it ended\n").unwrap();
+    assert_eq!(output_since(&log, 1), "why it ended");
+    assert_eq!(open_log(state).unwrap().2, 20, "new output begins behind the old one");
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink(state.join("led"), &path).unwrap();
+    assert!(open_log(state).is_err() && !state.join("led").exists());
+    fs::remove_file(&path).unwrap();
+    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    assert!(open_log(state).is_err(), "and it waits for no reader");
+}
