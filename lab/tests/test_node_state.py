@@ -130,7 +130,8 @@ def test_fault_k2_k3_a_disk_that_is_full_or_read_only_at_the_start(layout):
         assert refused.returncode == 1 and words in refused.stderr and "the network was not joined" in refused.stderr, refused
         assert f"{one.state} cannot be saved: identity.json" in refused.stderr, refused
         # Nothing goes on, so nothing is promised.
-        assert "nothing was changed" in refused.stderr and "runs on" not in refused.stderr, refused
+        assert "run the command again" in refused.stderr and "runs on" not in refused.stderr, refused
+        assert ("`df` shows it" in refused.stderr) == (harm is fill), refused
         assert ("the disk is full" in refused.stderr) == (harm is fill), refused
         mend(one)
     assert json.loads(net.coordinator.cli("nodes", "list", "--json").stdout)["nodes"] == [], "nobody was shown a key"

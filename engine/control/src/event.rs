@@ -157,8 +157,13 @@ pub enum ControlEvent {
     /// A problem of the state directory, its reason, and how to fix it. The node continues. The event is repeated every half minute while the problem
     /// lasts, so a display may drop it after a minute without one.
     DiskProblem(String),
-    /// The disk refused what a command needs saved first, and nothing was changed: the reason, and how to fix it.
-    NotSaved(String),
+    /// The disk refused what a command needs saved first.
+    NotSaved {
+        /// What was not done, and why.
+        message: String,
+        /// What the disk said.
+        kind: std::io::ErrorKind,
+    },
     /// All state is saved again after problems of the disk.
     DiskWorks,
     /// A change of the event log's state: it cannot be written, or is written again. Each change is reported once.

@@ -303,8 +303,7 @@ impl Worker {
         let joined = match joined.and_then(|joined| self.store.save_membership(&joined).map(|()| joined)) {
             Ok(joined) => joined,
             Err(error) => {
-                let text = self.store.explain(&error);
-                self.emit(ControlEvent::NotSaved(format!("{text}; the network was not joined")));
+                self.emit(self.store.not_saved(&error, "the network was not joined"));
                 return;
             }
         };

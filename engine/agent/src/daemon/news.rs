@@ -1,5 +1,6 @@
 //! Events of the control thread: the identity of this node, the network map, and problems.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use taut_base::{MAX_PEERS, NodeId, SortedMap, format_time};
@@ -91,10 +92,7 @@ impl Daemon {
                 message,
                 "the node runs on, but forgets this at a restart; `taut log` shows when the state is saved again",
             ),
-            ControlEvent::NotSaved(message) => self.handle_disk_problem(
-                message,
-                "nothing was changed; make room on that disk (`df` shows it), and run the command again",
-            ),
+            ControlEvent::NotSaved { message, kind } => self.handle_disk_problem(message, repair(kind)),
             ControlEvent::DiskWorks => {
                 self.note(&kind::STATE_SAVED, &[]);
                 self.problems.disk = None;
@@ -204,6 +202,16 @@ impl Daemon {
     }
 }
 
+/// Returns what to do about a disk that refused what a command needs.
+fn repair(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
+            "make room on that disk (`df` shows it), and run the command again"
+        }
+        _ => "repair the disk, or make it writable, and run the command again",
+    }
+}
+
 /// Notes which members are online: of as many as a map has at most, because a coordinator could name others without end.
 fn add_presence(presence: &mut SortedMap<NodeId, bool>, nodes: Vec<(NodeId, bool)>) {
     for (id, is_online) in nodes {
@@ -216,6 +224,16 @@ fn add_presence(presence: &mut SortedMap<NodeId, bool>, nodes: Vec<(NodeId, bool
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_full_disk_needs_room() {
+        for kind in [ErrorKind::StorageFull, ErrorKind::QuotaExceeded] {
+            assert!(repair(kind).contains("`df`"), "{kind}");
+        }
+        for kind in [ErrorKind::ReadOnlyFilesystem, ErrorKind::PermissionDenied, ErrorKind::Other] {
+            assert!(repair(kind).starts_with("repair the disk"), "{kind}");
+        }
+    }
 
     #[test]
     fn fault_e17_presence_is_kept_of_as_many_members_as_a_map_has() {

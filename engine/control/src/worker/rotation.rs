@@ -25,8 +25,7 @@ impl Worker {
                 self.store.save_membership(&next)
             });
             if let Err(error) = saved {
-                let text = self.store.explain(&error);
-                return self.emit(ControlEvent::NotSaved(format!("{text}; the key was not rotated")));
+                return self.emit(self.store.not_saved(&error, "the key was not rotated"));
             }
             self.membership = Some(next);
         }

@@ -293,6 +293,12 @@ impl Store {
         self.save_due(membership, map, now)
     }
 
+    /// Returns the event of a failed save that a command needs: `undone` says what was not done. It promises nothing about the disk, which may have the state and fail afterwards.
+    pub(super) fn not_saved(&self, error: &io::Error, undone: &str) -> ControlEvent {
+        let message = format!("the state in {} cannot be saved: {error}; {undone}", self.state.path().display());
+        ControlEvent::NotSaved { message, kind: error.kind() }
+    }
+
     /// Returns the message for the user about a failed save.
     pub(super) fn explain(&self, error: &io::Error) -> String {
         format!("the state in {} cannot be saved: {error}; free or repair the disk", self.state.path().display())
