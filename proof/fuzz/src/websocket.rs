@@ -51,7 +51,7 @@ pub(crate) fn server(input: &[u8]) {
         assert_eq!(messages(server(piece, true, is_deaf)), whole, "pieces of {piece} bytes");
     }
     compare(&whole, server(usize::MAX, false, false));
-    let opening = |piece| match WebSocket::open(server(piece, false, false), "host:1", "/", LIMITS) {
+    let opening = |piece| match WebSocket::open(server(piece, false, false), "host:1", "/", false, LIMITS) {
         Ok(_) => unreachable!("an answer to a key that it cannot know"),
         Err(error) => format!("{error:?}"),
     };
