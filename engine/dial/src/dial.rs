@@ -142,23 +142,26 @@ fn attempt_address(
             // A cancellation ends the handshake, too, and nobody asks for its reason.
             cancel.advance(Stage::Detached)?;
             let shown = connect(address, url, cancel).and_then(|stream| shown_key(stream, url, target.key_path));
-            Err(explain_handshake(broken, shown, target))
+            // A server that could not be asked may have the right key: then the connection was lost, and no more is known.
+            Err(match shown {
+                Ok(shown) => explain_handshake(broken, shown, target),
+                Err(_) => broken,
+            })
         }
     }
 }
 
 /// Explains a handshake that the server did not finish, by the key that it shows, or by its answer that shows none. Nobody vouches for that key: it only explains.
-/// A server that could not be asked may have the right key: then the connection was lost, and no more is known.
-fn explain_handshake(broken: Broken, shown: Result<Option<PublicKey>, Broken>, target: &ChannelTarget) -> Broken {
+fn explain_handshake(broken: Broken, shown: Option<PublicKey>, target: &ChannelTarget) -> Broken {
     let ChannelTarget { coordinator, key_source, .. } = target;
     Broken(match shown {
-        Ok(Some(shown)) if shown != *coordinator => format!(
+        Some(shown) if shown != *coordinator => format!(
             "the server at this URL does not have the coordinator's key of {key_source}: it shows {shown}, and expected is {coordinator}; \
              compare both with what `taut-coordinator devices invite` prints on the coordinator: the given key may be of another coordinator; \
              if it is not, somebody in between answers"
         ),
-        Ok(Some(_)) | Err(_) => return broken,
-        Ok(None) => String::from(target.wrong_server),
+        Some(_) => return broken,
+        None => String::from(target.wrong_server),
     })
 }
 
