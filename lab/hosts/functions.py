@@ -2,7 +2,7 @@
 
     python3 functions.py PROGRAM OUTPUT ARGUMENT...     runs PROGRAM, which has symbols, with these arguments
 
-A function's address goes into OUTPUT, once, when it runs for the first time. SIGUSR1 begins anew: a line `again` follows, and each function is noted once more. Other
+The first time that a function runs, its address is appended to OUTPUT. At SIGUSR1 the line `again` is appended, and from then on the first run of each function is noted once more. Other
 signals that end a program are passed on. A program that PROGRAM runs is not traced.
 """
 

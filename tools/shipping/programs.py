@@ -13,7 +13,7 @@ from . import root, targets
 # Where Debian has the source of the standard library, which is compiled with the programs.
 LIBRARY = "/usr/lib/rustlib/src/rust/library"
 UNITS = "dist/systemd"
-# Functions that are to be side by side, by their names (`make order`).
+# List of functions, in the order in which the linker places them in a program (`make order` writes it).
 ORDER = "tools/shipping/order.txt"
 # Has cargo take libraries from that folder alone.
 VENDORED = """

@@ -24,7 +24,7 @@ const CAP_NET_ADMIN: u32 = 12;
 const LOG: &str = "daemon.log";
 /// Empty file in the state directory while the last daemon that `taut up` started had a userspace network.
 const RAN_USERSPACE: &str = "userspace";
-/// What needs a TUN device, with the value of a daemon that does without.
+/// The settings that need a TUN device, each with the value that a daemon without a device gets.
 const WITHOUT_DEVICE: [(&str, &str); 4] =
     [("exit-node", "none"), ("kill-switch", "false"), ("advertise-exit-node", "false"), ("advertise-routes", "none")];
 /// Size beyond which the log is deleted at the next start, 1 MiB: the log is only for the last few starts.

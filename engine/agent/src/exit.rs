@@ -16,7 +16,7 @@ const MAX_NAME: usize = 253;
 /// Maximum number of exit nodes that a hint names, 8: they fit into two lines of a terminal.
 const MAX_NAMED: usize = 8;
 
-/// What makes a node an exit node for others.
+/// Hint for a network without an exit node: how a node becomes one.
 const OFFER: &str =
     "run `taut set --advertise-exit-node` on a node, have it approved, and have the policy allow `autogroup:internet`";
 

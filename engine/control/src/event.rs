@@ -159,9 +159,9 @@ pub enum ControlEvent {
     DiskProblem(String),
     /// The disk refused what a command needs saved first.
     NotSaved {
-        /// What was not done, and why.
+        /// Error for the user: what the command did not do, and the reason.
         message: String,
-        /// What the disk said.
+        /// Kind of the disk's error, such as a full disk.
         kind: std::io::ErrorKind,
     },
     /// All state is saved again after problems of the disk.

@@ -6,7 +6,7 @@ const ALERT: u8 = 21;
 /// Words with which servers answer a request in plain HTTP at a port for https, in lower case: Taut's, nginx and Go, Apache.
 const TLS_WANTED: [&str; 4] = ["speaks https", "https port", "https server", "ssl-enabled"];
 
-/// What to do about a server of TLS behind an http URL.
+/// Error for the user if an http URL leads to a port at which the server speaks TLS.
 pub(crate) const SPEAKS_TLS: &str = "the server speaks TLS at this port: write https:// in the URL instead of http://, or give the port at which it speaks plain HTTP";
 
 /// Returns true if this answer to a request in plain HTTP is that of a server of TLS.

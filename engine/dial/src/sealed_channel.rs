@@ -49,7 +49,7 @@ pub struct ChannelTarget {
     pub coordinator: PublicKey,
     /// Longest message that may come, in bytes.
     pub max_message: usize,
-    /// What to say if the server does not finish the handshake, and its key is not known.
+    /// Error for the user if the server does not finish the handshake and shows no key.
     pub wrong_server: &'static str,
     /// Path below the coordinator's URL at which it shows its key to anybody.
     pub key_path: &'static str,

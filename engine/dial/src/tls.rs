@@ -27,7 +27,7 @@ pub(crate) type Secured<S> = StreamOwned<ClientConnection, S>;
 /// Who may certify a server.
 pub(crate) type Authorities = RootCertStore;
 
-/// What to do about a server without TLS behind an https URL, for a channel: its key is pinned, so plain HTTP is as safe.
+/// Error for the user if the https URL of a channel leads to a port without TLS. A channel pins the server's key, so plain HTTP is as safe.
 const NO_TLS: &str = "the server does not speak TLS at this port: write http:// in the URL instead of https://, or give the port at which it speaks https";
 
 /// The same where the certificate is all that vouches for the server: anybody on the way can answer so, and plain HTTP would leave nothing that vouches for it.

@@ -52,12 +52,18 @@ mod tests {
 
     use super::*;
 
+    /// Makes a directory of a test, with a named pipe `pipe` in it.
+    fn with_pipe(test: &str) -> std::path::PathBuf {
+        let folder = std::env::temp_dir().join(format!("taut-{test}-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(folder.join("pipe")).status().unwrap().success());
+        folder
+    }
+
     #[test]
     fn a_file_to_append_to_is_made_and_neither_a_link_nor_a_pipe_is_one() {
-        let folder = std::env::temp_dir().join(format!("taut-append-{}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
+        let folder = with_pipe("append");
         let at = |name: &str| folder.join(name);
-        assert!(std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
         std::os::unix::fs::symlink("other", at("link")).unwrap();
         let write =
             |text: &str| append_regular_no_link(&at("file")).and_then(|mut file| file.write_all(text.as_bytes()));
@@ -74,10 +80,8 @@ mod tests {
 
     #[test]
     fn a_pipe_is_refused_without_waiting_for_a_writer_and_a_link_to_a_file_is_read() {
-        let folder = std::env::temp_dir().join(format!("taut-regular-{}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
+        let folder = with_pipe("regular");
         let at = |name: &str| folder.join(name);
-        assert!(std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap().success());
         std::fs::write(at("file"), "text").unwrap();
         std::os::unix::fs::symlink("file", at("link")).unwrap();
         let refusals = [at("pipe"), folder.clone(), "/dev/null".into()].map(|path| open_regular(&path).unwrap_err());

@@ -157,7 +157,7 @@ mod tests {
             let sum = |bytes: &[u8]| bytes.iter().map(|byte| u64::from(*byte)).sum::<u64>();
             let (before, all) = (sum(bytes), mapped());
             forget_code().unwrap();
-            // What this test runs now came back with its surroundings.
+            // The code that reads `smaps` is mapped again, in blocks of 64 KiB, so some pages are back.
             assert!(mapped() < all, "{} of {all} KiB are left", mapped());
             assert_eq!(sum(bytes), before);
         }

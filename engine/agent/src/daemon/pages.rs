@@ -1,6 +1,6 @@
-//! Pages of the program that a node which runs does not need.
+//! Pages of the program that only a node's start needs.
 //!
-//! A start runs a third of the program, and a node at rest a fifth of that. The kernel keeps what was mapped once as long as memory is plenty, and on a router it counts. So a node gives all pages of
+//! A start runs functions with half of the program's bytes, and a node at rest functions with a fifth of them (`make order`). The kernel keeps what was mapped once as long as memory is plenty, and on a router it counts. So a node gives all pages of
 //! the program's file back a moment after its start, and now and then later; what it runs next is mapped again in some microseconds. The programs of packages have what a node at rest
 //! needs side by side (`tools/shipping/order.txt`), so little comes back.
 

@@ -1,4 +1,4 @@
-//! What is wrong with settings: all of it, so that a file is corrected in one go.
+//! Collects the errors of all settings, so that a user can correct a file with several wrong values in one go.
 
 use super::CommandError;
 
