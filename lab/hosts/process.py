@@ -99,6 +99,13 @@ class Process:
                     return int(line.split()[1])
         raise LabError(f"{self.name} has no {field}: it has ended")
 
+    def own_kib(self):
+        """Returns memory that only this program can have filled, in KiB: what grows where something leaks.
+
+        Pages of the program's file are left out: a node gives them back now and then, and the kernel maps them again when they are run.
+        """
+        return self.rss_kib("RssAnon") + self.rss_kib("RssShmem")
+
     def tail(self):
         """Returns the last lines of both files, for error messages."""
         parts = [f"$ {' '.join(self.argv)}  (exit code: {self.returncode})"]

@@ -40,7 +40,7 @@ def hammer(lab, count=COUNT, limit=LIMIT_S, seed=SEED, progress=lambda done: Non
     node, peer = net.nodes
     strike = Strike(attacker, node, seed)
     strike.round(WARM_UP)
-    before, memory, endpoint = node.status(), node.process.rss_kib(), node.peer(peer.name)["path"]
+    before, memory, endpoint = node.status(), node.process.own_kib(), node.peer(peer.name)["path"]
     heard, pid, deadline = strike.heard(), node.process.pid, time.monotonic() + limit
     strike.forget()
     while strike.counted < count:
@@ -50,7 +50,7 @@ def hammer(lab, count=COUNT, limit=LIMIT_S, seed=SEED, progress=lambda done: Non
         if not strike.counted:
             raise LabError(f"the node counted none of {strike.sent} datagrams\n{node.process.tail()}")
         progress(strike.counted)
-    grown = node.process.rss_kib() - memory
+    grown = node.process.own_kib() - memory
     echoes = ping(node.host, peer.ipv4, count=10)["received"], ping(peer.host, node.ipv6, count=10)["received"]
     # An unused session has expired with its path; the echo requests made a new one.
     after = node.peer(peer.name)

@@ -2,10 +2,10 @@
 
     python3 -m lab.runs.soak [--minutes N] [--seed N]
 
-Three nodes. Each is restarted once, with SIGTERM or SIGKILL. Checks, else exit status 1: memory grows by at most 64 KiB in ten minutes (from the fifth
-minute of a daemon on; if it is observed for less than five minutes, by at most 128 KiB in all, for buffers touched for the first time; 768 KiB more
-if it opened lanes meanwhile); it ends with no more open files than it began with; and outside of the restarts no pair of nodes is silent for more than
-three seconds. Time in which the whole machine stands still does not count as silence.
+Three nodes. Each is restarted once, with SIGTERM or SIGKILL. Checks, else exit status 1: a node's own memory grows by at most 64 KiB in ten minutes
+(from the fifth minute of a daemon on; if it is observed for less than five minutes, by at most 128 KiB in all, for buffers touched for the first time;
+768 KiB more if it opened lanes meanwhile); it ends with no more open files than it began with; and outside of the restarts no pair of nodes is silent for
+more than three seconds. Time in which the whole machine stands still does not count as silence.
 """
 
 import argparse
@@ -71,7 +71,7 @@ class Life:
         self.last_files, self.last_openings = files(self.process), self._openings()
 
     def _note(self, age):
-        self.samples.append((age, self.process.rss_kib()))
+        self.samples.append((age, self.process.own_kib()))
         if self.first_files is None:
             self.first_files, self.first_openings = files(self.process), self._openings()
 
@@ -91,7 +91,7 @@ class Life:
         grown, allowed = self.growth()
         minutes = (self.samples[-1][0] - self.samples[0][0]) / 60
         last = f"{self.samples[0][1]} to {self.samples[-1][1]} KiB in {minutes:.1f} minutes"
-        yield f"memory of {self.node.name} stays", grown <= allowed, f"{last}, {grown:+.0f} KiB by its trend, {allowed:.0f} allowed"
+        yield f"own memory of {self.node.name} stays", grown <= allowed, f"{last}, {grown:+.0f} KiB by its trend, {allowed:.0f} allowed"
         kept = self.last_files <= self.first_files
         yield f"open files of {self.node.name} stay", kept, f"{self.first_files} then {self.last_files}"
 
@@ -237,7 +237,7 @@ class Soak:
         self._ages.clear()
 
     def line(self, passed):
-        memory = ", ".join(f"{life.process.rss_kib()} KiB" for life in self.lives.values())
+        memory = ", ".join(f"{life.process.own_kib()} KiB" for life in self.lives.values())
         restarts = f"{len(self.ended)} restarts"
         return f"minute {passed / 60:.1f}: {memory}; {self.flows} flows, {self.bytes / 1e9:.1f} GB; {self.rekeys} rekeys; {restarts}"
 
