@@ -68,7 +68,9 @@ pub(super) fn explain(url: &str, error: &ureq::Error) -> Option<String> {
     };
     let rustls::Error::InvalidCertificate(fault) = error else {
         return Some(match error {
-            rustls::Error::InvalidMessage(_) => format!("{url} does not speak TLS; is http:// meant?"),
+            rustls::Error::InvalidMessage(_) => format!(
+                "{url} does not speak TLS at this port: check the port, which has to be one at which the coordinator, or the server in front of it, speaks https; nothing was sent"
+            ),
             other => format!("no TLS connection to {url}: {other}"),
         });
     };
