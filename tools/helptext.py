@@ -224,5 +224,5 @@ READERS = {"taut": read_taut, "taut-coordinator": read_coordinator, "taut-relay"
 
 
 def read(folder):
-    """The help of all programs, which are in `folder`."""
-    return [reader(Path(folder) / name) for name, reader in READERS.items()]
+    """The help of the programs that are in `folder`."""
+    return [reader(Path(folder) / name) for name, reader in READERS.items() if (Path(folder) / name).exists()]

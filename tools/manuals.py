@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the manual pages and the shell completions of Taut's programs from their help.
 
-tools/manuals.py [PROGRAMS [OUTPUT]]: PROGRAMS is the folder of the built programs (default target/release), OUTPUT the folder to write to
+tools/manuals.py [PROGRAMS [OUTPUT]]: PROGRAMS is the folder of the built programs (default target/release), which may have some of them, OUTPUT the folder to write to
 (default target/manuals). The programs are run with `help` and `--help` only.
 """
 
@@ -132,14 +132,14 @@ def files(programs):
 
 
 def main(folder=ROOT / "target/release", output=ROOT / "target/manuals"):
-    missing = [name for name in helptext.READERS if not (Path(folder) / name).exists()]
-    if missing:
-        sys.exit(f"manuals: {folder} has no {', '.join(missing)}; build with `cargo build --release` first")
-    for name, text in files(helptext.read(folder)).items():
+    programs = helptext.read(folder)
+    if not programs:
+        sys.exit(f"manuals: {folder} has none of {', '.join(helptext.READERS)}; build with `cargo build --release` first")
+    for name, text in files(programs).items():
         path = Path(output) / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
-    print(f"manuals: pages and completions are in {output}")
+    print(f"manuals: pages and completions of {', '.join(program.name for program in programs)} are in {output}")
 
 
 if __name__ == "__main__":

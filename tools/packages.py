@@ -69,7 +69,9 @@ def build_twice(words):
         place = root.ROOT / "target" / "packages-twice" / name
         folders.append(place / "packages")
         call = [sys.executable, __file__, *words, "--output", folders[-1]]
-        subprocess.run(call, check=True, env={**os.environ, "TAUT_PACKAGES_ROOT": str(place / "root")})
+        ended = subprocess.run(call, check=False, env={**os.environ, "TAUT_PACKAGES_ROOT": str(place / "root")})
+        if ended.returncode:
+            return ended.returncode
     different = compare(*folders)
     for name in different:
         print(f"packages: {name} differs between the two builds", file=sys.stderr)

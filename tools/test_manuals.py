@@ -3,6 +3,8 @@
 The tests of the built programs run only if TAUT_BIN_DIR names their folder, as in the lab: programs older than the source would fail them.
 """
 
+import contextlib
+import io
 import os
 import random
 import re
@@ -65,6 +67,19 @@ class HelpTextTest(unittest.TestCase):
             ("WAY", "an endpoint"),
         ]
         self.assertEqual(found, expected)
+
+    def test_a_folder_with_some_of_the_programs_gets_their_pages(self):
+        with tempfile.TemporaryDirectory() as place:
+            program, pages = Path(place, "taut-relay"), Path(place, "pages")
+            program.write_text('#!/bin/sh\necho "taut-relay: a relay 1.0"; echo; echo "  taut-relay run  carries packets"\n')
+            program.chmod(0o755)
+            with contextlib.redirect_stdout(io.StringIO()) as said:
+                manuals.main(place, pages)
+            self.assertIn("of taut-relay are in", said.getvalue())
+            self.assertEqual([file.name for file in (pages / "man").rglob("*.8")], ["taut-relay.8"])
+            program.unlink()
+            with self.assertRaisesRegex(SystemExit, "has none of taut, "):
+                manuals.main(place, pages)
 
     def test_usage_lines_name_options(self):
         found = helptext.usage_options("taut wg [-f|--foreground] [-4|-6] [--relay HOST[:PORT]] [NAME[:PORT]] [--json] INTERFACE")

@@ -19,6 +19,16 @@ from shipping import handshake, images, packages, programs, root, signing, targe
 DEB = ("deb.preinst", "deb.postinst", "deb.prerm", "deb.postrm")
 
 
+class Root(unittest.TestCase):
+    """Commands in the root."""
+
+    def test_a_command_that_fails_is_named(self):
+        failed = mock.Mock(returncode=3)
+        for call in (root.run, root.output):
+            with mock.patch.object(subprocess, "run", return_value=failed), self.assertRaisesRegex(SystemExit, "`cargo build` in the root .* ended with status 3"):
+                call("cargo", "build")
+
+
 class Scripts(unittest.TestCase):
     """The scripts of packages, with their names filled in."""
 

@@ -136,9 +136,18 @@ def command(*words, online=False, folders=None, system=None):
 
 def run(*words, **options):
     """Runs a command inside, and fails if it does."""
-    subprocess.run(command(*words, **options), check=True)
+    ended = subprocess.run(command(*words, **options), check=False)
+    if ended.returncode:
+        raise refused(words, ended.returncode)
 
 
 def output(*words, **options):
-    """Returns what a command inside prints."""
-    return subprocess.run(command(*words, **options), check=True, capture_output=True, text=True).stdout
+    """Returns what a command inside prints, and fails if it does."""
+    ended = subprocess.run(command(*words, **options), check=False, stdout=subprocess.PIPE, text=True)
+    if ended.returncode:
+        raise refused(words, ended.returncode)
+    return ended.stdout
+
+
+def refused(words, code):
+    return Failed(f"`{' '.join(map(str, words))}` in the root {SYSTEM} ended with status {code}", "the lines above say why")
