@@ -100,9 +100,9 @@ class Process:
         raise LabError(f"{self.name} has no {field}: it has ended")
 
     def own_kib(self):
-        """Returns memory that only this program can have filled, in KiB: what grows where something leaks.
+        """Returns the program's own memory in KiB: all in RAM but pages of files. A leak makes it grow.
 
-        Pages of the program's file are left out: a node gives them back now and then, and the kernel maps them again when they are run.
+        Pages of the program's file come and go without a leak: a node gives them back now and then, and the kernel maps them again when they are run.
         """
         return self.rss_kib("RssAnon") + self.rss_kib("RssShmem")
 

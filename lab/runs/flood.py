@@ -52,7 +52,7 @@ def measure_period(field, program, seconds):
 
 def measure(field, kind, fault, rate, seconds, rounds, tries):
     """Measures one kind of flood; returns a row of the report."""
-    load, own = os.getloadavg()[0], field.process.own_kib()
+    load, memory = os.getloadavg()[0], field.process.rss_kib()
     program = field.program(kind, rate)
     quiet, loud = [], []
     for _ in range(rounds):
@@ -80,11 +80,11 @@ def measure(field, kind, fault, rate, seconds, rounds, tries):
         **connects(field, program, min(tries, MOST_TRIES[field.name] or tries)),
         "flow_stays": field.stays(),
         "memory_kib": field.process.rss_kib(),
-        "memory_grown_kib": field.process.own_kib() - own,
         "rounds": rounds,
         "seconds": seconds,
         "load": round(load, 2),
     }
+    row["memory_grown_kib"] = row["memory_kib"] - memory
     row["throughput_lost"] = round(1 - row["mbps_flooded"]["median"] / row["mbps_quiet"]["median"], 4)
     row["dh_per_s"] = exchanges(row["per_second"])
     print(f"flood: {field.name}, {kind} at {row['sent_pps']} a second done", file=sys.stderr)

@@ -58,7 +58,7 @@ def hammer(lab, count=COUNT, limit=LIMIT_S, seed=SEED, progress=lambda done: Non
         ("the node lives", node.process.alive and node.status()["pid"] == pid, f"{strike.counted} datagrams counted"),
         ("not a byte came back", strike.answered == 0, f"{strike.answered} bytes"),
         ("nothing arrived at other ports of the attacker", strike.heard() == heard, f"{strike.heard()} datagrams, {heard} before"),
-        (f"memory grew by less than {MAX_GROWTH_KIB} KiB", grown < MAX_GROWTH_KIB, f"{grown} KiB, from {memory}"),
+        (f"own memory grew by less than {MAX_GROWTH_KIB} KiB", grown < MAX_GROWTH_KIB, f"{grown} KiB, from {memory}"),
         ("each datagram was counted once", not strike.odd and strike.exact > 0, strike.arithmetic()),
         ("the peer's endpoint did not move", after["path"]["endpoint"] == endpoint["endpoint"], f"{after['path']}"),
         ("no counter went back", _grows(before["drops"], node.status()["drops"]), f"{strike.by_reason()}"),

@@ -184,7 +184,7 @@ fn fault_o9_memberships_end_and_absence_is_counted_beside_damaged_rows() {
     let coordinator = TestCoordinator::start(&directory);
     let state = &coordinator.state;
     assert_eq!(coordinator.wait(state.end_memberships(unix_now())).unwrap(), 1);
-    // On a server, the nodes of a coordinator that has ended count as online for a while.
+    // With PostgreSQL, nodes can still count as online for a while after their coordinator has ended.
     while coordinator.wait(state.nodes(None)).unwrap().iter().any(|view| view.online) {
         std::thread::sleep(Duration::from_millis(10));
     }

@@ -249,5 +249,7 @@ fn a_server_without_tls_is_named() {
     });
     let output = list(&format!("https://127.0.0.1:{port}"), &["--ca", file("ca.pem").to_str().unwrap()], &[]);
     assert!(printed(&output).contains("does not speak TLS"), "{}", printed(&output));
+    // A token may not travel over plain HTTP.
+    assert!(!printed(&output).contains("http://"), "{}", printed(&output));
     server.join().unwrap();
 }
