@@ -182,13 +182,13 @@ if words[0] == "ld.lld" and "-T" in words: assert "eh_frame" in pathlib.Path(wor
 class Linker(unittest.TestCase):
     """The command zig of the root, with a stand-in for zig."""
 
-    def run_zig(self, options, *words, **variables):
-        """Returns (exit status, calls of zig, what it printed as errors)."""
+    def run_zig(self, options, *words, place="/", **variables):
+        """Returns (exit status, calls of zig, what it printed as errors). The call is made in the folder `place`."""
         with tempfile.TemporaryDirectory() as folder:
             calls, stand_in = Path(folder) / "calls", Path(folder) / "stand_in.py"
             stand_in.write_text(STAND_IN)
             program = f"import sys; from shipping import zig; zig.ZIG = {(sys.executable, str(stand_in), str(calls))!r}; sys.exit(zig.main())"
-            done = subprocess.run([sys.executable, "-c", program, *words], cwd=root.ROOT / "tools", env={"PATH": os.environ["PATH"], "LINKER_OPTIONS": options, **variables}, capture_output=True, text=True, check=False)
+            done = subprocess.run([sys.executable, "-c", program, *words], cwd=place, env={"PATH": os.environ["PATH"], "PYTHONPATH": str(root.ROOT / "tools"), "LINKER_OPTIONS": options, **variables}, capture_output=True, text=True, check=False)
             return done.returncode, calls.read_text().splitlines(), done.stderr
 
     def test_a_link_is_done_once_more_with_the_options(self):
@@ -205,9 +205,15 @@ class Linker(unittest.TestCase):
             source.write_text(f"int {second}(void) {{ return 2; }} int {first}(void) {{ return 1; }} int main(void) {{ return 0; }}")
             subprocess.run(["cc", "-c", source, "-o", main], check=True)
             order.write_text("# at rest\nbase::second\nmain\nno such function\nbase::first\nmain\n")
-            self.assertEqual(zig.ordered([str(main)], ["base::second", "main", "base::first", "main"]), [second, "main", first])
-            status, calls, errors = self.run_zig("--symbol-ordering-file $ORDER", "cc", "main.o", "-o", "program", ORDER=str(order))
-            self.assertEqual(status, 1, "main.o is not here, so nm fails")
+            self.assertEqual(zig.ordered([str(main)], ["base::second", "main", "base::first", "main"]), ([second, "main", first], 3))
+            shutil.copy(main, Path(folder) / "crt1.o")
+            linked = ("--symbol-ordering-file $ORDER", "cc", "main.o", "-o", "program")
+            status, calls, errors = self.run_zig(*linked, ORDER=str(order), place=folder)
+            self.assertEqual((status, len(calls), errors), (0, 2, "warning: seen\n"))
+            # What `make packages` tells of an old list.
+            self.assertEqual(programs.placed(Path(folder) / "program.placed"), "3 of 4 functions of tools/shipping/order.txt are in it: the list is old, `make order` makes it anew")
+            status, calls, errors = self.run_zig(*linked, ORDER=str(order))
+            self.assertEqual(status, 1, "main.o is not in that folder, so nm fails")
             self.assertIn("main.o", errors)
             self.assertEqual(len(calls), 1)
 

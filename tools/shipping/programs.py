@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import tarfile
+import time
 
 from . import root, targets
 
@@ -15,6 +16,8 @@ LIBRARY = "/usr/lib/rustlib/src/rust/library"
 UNITS = "dist/systemd"
 # List of functions, in the order in which the linker places them in a program (`make order` writes it).
 ORDER = "tools/shipping/order.txt"
+# The share of that list that a node has while the list is of use. With an old one, a node at rest took 3.1 MB of memory instead of 2.5.
+OF_USE = 0.8
 # Has cargo take libraries from that folder alone.
 VENDORED = """
 [source.crates-io]
@@ -154,7 +157,19 @@ def cargo(target, date, programs, panic, with_symbols=False):
     zig = ["CARGO_ZIGBUILD_PYTHON_PATH=/bin/false", f"LINKER_OPTIONS={linker}", f"ORDER=/src/{ORDER}"]
     link_anew(target, programs, panic, linker)
     variables = [*zig, "RUSTC_BOOTSTRAP=1", "CARGO_TARGET_DIR=/build/target", f"SOURCE_DATE_EPOCH={date}", flags]
+    begun = time.time()
     root.run("env", "-C", "/src", *variables, "nice", "cargo-zigbuild", "zigbuild", *words, *chosen)
+    # Cargo links to a name of its own, one for each set of features, and only what changed.
+    for file in (built(target, targets.NODE.installed).parent / "deps").glob(f"{targets.NODE.installed}-*.placed"):
+        if targets.NODE in programs and file.stat().st_mtime >= begun:
+            root.say(f"{targets.NODE.name} for {target.name}: {placed(file)}")
+
+
+def placed(file):
+    """Says how many functions of the list a program has, from the file that the linker left (zig.py)."""
+    there, names = (int(word) for word in file.read_text(encoding="utf-8").split())
+    told = f"{there:,} of {names:,} functions of {ORDER} are in it"
+    return told if there >= names * OF_USE else f"{told}: the list is old, `make order` makes it anew"
 
 
 def link_anew(target, programs, panic, linker):

@@ -4,7 +4,8 @@
 zig's compiler driver knows where its C library and start files are, but passes few options on to its linker, which is LLVM's lld. So it links once and says with which
 words, and the linker is called once more with these words and the options. `$WITHOUT_UNWINDING` in them is the linker script below, which leaves tables for unwinding out: those of
 Rust's code are not made where a panic aborts, and those of assembly and of the C library have no reader then. `$ORDER` are the symbols of the functions in the file that the variable ORDER
-names, in that order; it has their names as people read them, because a symbol has a part that changes with every build.
+names, in that order; it has their names as people read them, because a symbol has a part that changes with every build. How many of the names a program has is written beside it,
+into a file of its name with `.placed`, because cargo keeps to itself what a linker prints.
 """
 
 import os
@@ -30,11 +31,11 @@ def nm(inputs, *words):
 
 
 def ordered(inputs, names):
-    """Returns the symbols in these object files and libraries that have one of the names, in the order of the names."""
+    """Returns the symbols in these object files and libraries that have one of the names, in the order of the names, and how many of the names there are."""
     place = {name: number for number, name in reversed(list(enumerate(names)))}
     # Both outputs have the same lines, but for the names.
     found = {symbol: place[name] for symbol, name in zip(nm(inputs), nm(inputs, "--demangle"), strict=True) if name in place}
-    return sorted(found, key=lambda symbol: (found[symbol], symbol))
+    return sorted(found, key=lambda symbol: (found[symbol], symbol)), len(set(found.values()))
 
 
 def main():
@@ -57,7 +58,10 @@ def main():
     if "$ORDER" in options.split():
         with open(os.environ["ORDER"], encoding="utf-8") as order:
             names = [line.rstrip("\n") for line in order if not line.startswith("#")]
-        files["$ORDER"] = "".join(f"{symbol}\n" for symbol in ordered([word for word in last if word.endswith((".o", ".rlib", ".a"))], names))
+        symbols, placed = ordered([word for word in last if word.endswith((".o", ".rlib", ".a"))], names)
+        files["$ORDER"] = "".join(f"{symbol}\n" for symbol in symbols)
+        with open(f"{output}.placed", "w", encoding="utf-8") as file:
+            file.write(f"{placed} {len(set(names))}\n")
     with tempfile.TemporaryDirectory() as folder:
         for name, text in files.items():
             with open(f"{folder}/{name[1:]}", "w", encoding="utf-8") as file:
