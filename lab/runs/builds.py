@@ -32,20 +32,20 @@ def pairs(lab, *kinds):
     return [net.nodes[first : first + 2] for first in range(0, len(net.nodes), 2)]
 
 
-def rate(nodes):
-    """Returns the rate of one TCP stream, in bits per second."""
+def rate(nodes, *options):
+    """Returns the rate of one TCP stream, or of one in each direction together, in Mbit/s."""
     one, two = nodes
-    return iperf.report(one.host, two.host, str(two.ipv4), STREAM_S)["end"]["sum_received"]["bits_per_second"]
+    return iperf.tcp_figures(iperf.report(one.host, two.host, str(two.ipv4), STREAM_S, *options))["mbps"]
 
 
-def compare(lab, runs, *kinds):
-    """Runs a stream through each of two pairs in turn; the one that begins changes. Returns the rates of the first pair in per cent of the second one's."""
+def compare(lab, runs, *kinds, options=()):
+    """Runs iperf3 through each of two pairs in turn; the one that begins changes. Returns the rates of the first pair in per cent of the second one's."""
     shares = []
     with lab() as made:
         both = pairs(made, *kinds)
         for number in range(runs):
             order = (0, 1) if number % 2 == 0 else (1, 0)
-            rates = {place: rate(both[place]) for place in order}
+            rates = {place: rate(both[place], *options) for place in order}
             shares.append(100 * rates[0] / rates[1])
     return shares
 
@@ -53,6 +53,11 @@ def compare(lab, runs, *kinds):
 def static(lab, runs):
     """Compares the static program with the dynamic one."""
     yield Row("static", AS_FAST, compare(lab, runs, (STATIC,), (DYNAMIC,)), unit="%", by_median=True)
+
+
+def both_ways(lab, runs):
+    """Compares them with a stream in each direction at the same time, in which every processor encrypts and decrypts."""
+    yield Row("both-ways", AS_FAST, compare(lab, runs, (STATIC,), (DYNAMIC,), options=("--bidir",)), unit="%", by_median=True)
 
 
 def sandbox(lab, runs):
@@ -65,9 +70,10 @@ FIGURES = Figures(
     summary="compares the speed of the static program with the one of this host's C library, and of the daemon in its sandbox with one outside",
     lines={
         "static": ("one TCP stream: the static program, in per cent of the one with glibc", f"≥ {AS_FAST} %"),
+        "both-ways": ("a TCP stream in each direction, together: the static program, in per cent of the one with glibc", f"≥ {AS_FAST} %"),
         "sandbox": ("one TCP stream: in the sandbox, in per cent of without", "–"),
     },
-    measured={"static": static, "sandbox": sandbox},
+    measured={"static": static, "both-ways": both_ways, "sandbox": sandbox},
     programs=["iperf3"],
     runs=9,
 )
