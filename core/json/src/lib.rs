@@ -9,6 +9,7 @@
 //! Guarantees: no input makes it panic, recurse deeper than [`MAX_DEPTH`], or take more memory than a small multiple of its length. The tests compare every
 //! answer with `serde_json`.
 
+mod decimal;
 #[doc(hidden)]
 pub mod derive;
 mod error;

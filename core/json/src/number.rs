@@ -2,6 +2,7 @@
 
 use serde::de::Visitor;
 
+use crate::decimal;
 use crate::error::Error;
 
 /// A number as it stands in JSON: an integer if it is written as one and fits.
@@ -54,7 +55,7 @@ impl Number {
             // Minus zero is none.
             Ok(Self::Negative(0)) => Self::Float(-0.0),
             Ok(number) if is_integer => number,
-            _ => Self::Float(text.parse().ok().filter(|number: &f64| number.is_finite())?),
+            _ => Self::Float(Some(decimal::float(text)).filter(|number| number.is_finite())?),
         };
         Some((number, end))
     }

@@ -223,7 +223,7 @@ fn word(rest: &str) -> Option<(String, &str)> {
     let is_part = |letter: char| letter.is_ascii_alphanumeric() || "+-.".contains(letter);
     let end = rest.find(|letter| !is_part(letter)).filter(|end| *end > 0)?;
     let (word, rest) = rest.split_at(end);
-    let known = matches!(word, "true" | "false" | "null") || word.parse::<f64>().is_ok_and(f64::is_finite);
+    let known = matches!(word, "true" | "false" | "null") || taut_json::from_slice::<f64>(word.as_bytes()).is_ok();
     known.then(|| (String::from(word), rest))
 }
 

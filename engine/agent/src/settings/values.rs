@@ -23,6 +23,10 @@ const MOST_SEARCH_SOCKETS: u16 = 1_024;
 const YOUNGEST_KEY: Duration = Duration::from_secs(86_400);
 /// Limit on accepted domains, 64: as many as split domains of a network.
 const MOST_DOMAINS: usize = taut_netmap::MAX_DOMAINS;
+/// A second in nanoseconds.
+const SECOND: u128 = 1_000_000_000;
+/// Digits of a fraction that count.
+const MOST_FRACTION: usize = 18;
 /// Names of the levels of events.
 pub const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 
@@ -30,17 +34,29 @@ pub const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
 pub fn duration(text: &str) -> Option<Duration> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let (whole, unit) = text.split_at(digits.len());
-    let seconds_per_unit = match unit {
-        "ms" => 0.001,
-        "s" | "" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        "d" => 86_400.0,
+    let unit: u128 = match unit {
+        "ms" => 1_000_000,
+        "s" | "" => SECOND,
+        "m" => 60 * SECOND,
+        "h" => 3_600 * SECOND,
+        "d" => 86_400 * SECOND,
         _ => return None,
     };
-    let plain = whole.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let number: f64 = whole.parse().ok().filter(|_| plain)?;
-    Duration::try_from_secs_f64(number * seconds_per_unit).ok()
+    if !whole.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
+        return None;
+    }
+    let (whole, fraction) = whole.split_once('.').unwrap_or((whole, ""));
+    // What comes later is less than a nanosecond of a day.
+    let fraction = fraction.get(..fraction.len().min(MOST_FRACTION))?;
+    let number = |digits: &str| digits.parse::<u64>().ok().map(u128::from);
+    let (whole, tenths) = match (whole, fraction) {
+        ("", fraction) => (0, number(fraction)?),
+        (whole, "") => (number(whole)?, 0),
+        (whole, fraction) => (number(whole)?, number(fraction)?),
+    };
+    let parts = 10_u128.pow(fraction.len().try_into().ok()?);
+    let nanoseconds = whole * unit + tenths * unit / parts;
+    Some(Duration::new((nanoseconds / SECOND).try_into().ok()?, (nanoseconds % SECOND).try_into().ok()?))
 }
 
 /// Checks the name of an interface: the kernel's rules (net/core/dev.c, `dev_valid_name`), without characters that a shell would need quoted.
