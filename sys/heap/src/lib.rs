@@ -6,7 +6,7 @@
 //! Blocks of [`LARGE`] bytes and more are mappings of their own, which go back to the kernel when they are freed: a map of a thousand members is read from and written as
 //! half a megabyte of text, and the small blocks that are made meanwhile would keep the room of such a text from going back.
 //!
-//! [`instead`] replaces two other functions of that library.
+//! The module `instead` replaces two other functions of that library.
 //!
 //! It promises: what `GlobalAlloc` asks for, from any thread. It refuses: statistics and limits.
 #![expect(
