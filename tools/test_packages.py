@@ -211,7 +211,7 @@ class Linker(unittest.TestCase):
             status, calls, errors = self.run_zig(*linked, ORDER=str(order), place=folder)
             self.assertEqual((status, len(calls), errors), (0, 2, "warning: seen\n"))
             # What `make packages` tells of an old list.
-            self.assertEqual(programs.placed(Path(folder) / "program.placed"), "3 of 4 functions of tools/shipping/order.txt are in it: the list is old, `make order` makes it anew")
+            self.assertEqual(programs.placed(Path(folder) / "program.placed"), "3 of 4 functions of tools/shipping/order.txt are in it: the list is old, run `make order`")
             status, calls, errors = self.run_zig(*linked, ORDER=str(order))
             self.assertEqual(status, 1, "main.o is not in that folder, so nm fails")
             self.assertIn("main.o", errors)

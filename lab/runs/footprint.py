@@ -11,8 +11,8 @@ FIGURES = Figures(
     lines={
         "joined": ("joined, idle, direct paths to 3 peers: memory in RAM (RSS)", "≤ 3.0 MB"),
         "joined-own": ("… of this the node's own: without pages of the program's file, which the kernel drops when memory is short", "–"),
-        "peak": ("the most during bulk TCP in both directions for 10 s", "≤ 6 MB"),
-        "peak-lanes": ("… in runs in which a second lane opened, with the 4 MiB of packets that two lanes may hold then", "≤ 10.2 MB"),
+        "peak": ("the most during bulk TCP in both directions for 10 s, with one lane", "≤ 6 MB"),
+        "peak-lanes": ("the most during bulk TCP in both directions for 10 s, in runs in which a second lane opened: with the 4 MiB of packets that two lanes may hold then", "≤ 10.2 MB"),
         "peak-own": ("… of this the node's own after the load", "–"),
         "thousand": ("1,000 peers in the map, 10 of them active", "≤ 8 MB"),
         "thousand-own": ("… of this the node's own", "–"),

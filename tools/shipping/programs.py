@@ -16,9 +16,9 @@ LIBRARY = "/usr/lib/rustlib/src/rust/library"
 UNITS = "dist/systemd"
 # List of functions, in the order in which the linker places them in a program (`make order` writes it).
 ORDER = "tools/shipping/order.txt"
-# The share of that list that a node has while the list is of use. With an old one, a node at rest took 3.1 MB of memory instead of 2.5.
+# Share of the names in that list below which it counts as old. With an old list, a node at rest took 3.1 MB of memory instead of 2.5.
 OF_USE = 0.8
-# What reads tables for unwinding. Where there are none, a panic during a panic would look for one after its message, and then abort: so it aborts at once. 18 kB with what they call.
+# Functions that read tables for unwinding, `_Unwind_` before their names. Where no tables are, only a panic during a panic calls one, after its message and before it aborts: it aborts at that call.
 UNWINDING = ("Backtrace", "FindEnclosingFunction", "GetCFA", "GetDataRelBase", "GetGR", "GetIP", "GetIPInfo", "GetLanguageSpecificData", "GetRegionStart", "GetTextRelBase", "SetGR", "SetIP")
 # Has cargo take libraries from that folder alone.
 VENDORED = """
@@ -172,7 +172,9 @@ def placed(file):
     """Says how many functions of the list a program has, from the file that the linker left (zig.py)."""
     there, names = (int(word) for word in file.read_text(encoding="utf-8").split())
     told = f"{there:,} of {names:,} functions of {ORDER} are in it"
-    return told if there >= names * OF_USE else f"{told}: the list is old, `make order` makes it anew"
+    if there < names * OF_USE:
+        told += ": the list is old, run `make order`"
+    return told
 
 
 def link_anew(target, programs, panic, linker):

@@ -1,20 +1,35 @@
 //! Decimals as floating-point numbers. The standard library's own reading needs 15 kB, most of it a table of powers of five, to be fast.
 
-/// Digits of a number that count, as many as fit into 64 bits: 19.
+/// Digits are taken until they are a number above this one: nineteen, or twenty where they fit into 64 bits.
 const MOST: u64 = u64::MAX / 10 - 1;
-/// No number has more powers of ten that is neither zero nor infinite: 19 digits from 10^-324 to 10^308.
+/// Limit on the exponent to base 10: beyond it, a number with twenty digits is zero or infinite.
 const MOST_TENS: i32 = 400;
+/// How many powers of ten are multiplied at most for an exponent up to [`MOST_TENS`]: one for each bit of it.
+const POWERS: usize = 9;
+/// 10^1, 10^2, 10^4, 10^8 and so on.
+static UP: [Scaled; POWERS] = powers(false);
+/// 10^-1, 10^-2, 10^-4, 10^-8 and so on.
+static DOWN: [Scaled; POWERS] = powers(true);
 /// Bits of an `f64` that are kept of a number, one of them by its exponent (IEEE 754 binary64).
 const KEPT: i32 = 53;
-/// Exponents of an `f64`, base 2: of the largest number, of the smallest one with all bits, and of the smallest one.
+/// Exponent to base 2 of the largest `f64`.
 const LARGEST: i32 = 1023;
+/// Exponent to base 2 of the smallest `f64` with all its bits.
 const SMALLEST: i32 = -1022;
+/// Exponent to base 2 of the smallest `f64`.
 const LEAST: i32 = -1074;
+
+/// A number `bits` × 2^`twos`. The first of the bits is set.
+#[derive(Clone, Copy)]
+struct Scaled {
+    bits: u128,
+    twos: i32,
+}
 
 /// Returns the number that is nearest to a decimal such as `-1.5e-7`, infinity if it is too large. The text is one as JSON writes it.
 ///
-/// Digits after the nineteenth are taken for zeros, and what is computed with has 128 bits. So a number that is the mean of two neighbours but for a 2^-115th, or for a digit
-/// after the nineteenth, may become the other neighbour.
+/// It is computed with 128 bits, and digits that do not fit into 64 bits count as zeros. So a decimal that lies between two neighbours, nearer to one of them by less than a 2^-115th
+/// of itself, may become the other one. The work is bounded by the length of the text, and a dozen multiplications.
 pub(crate) fn float(text: &str) -> f64 {
     let (number, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (mut digits, mut tens, mut is_fraction) = (0_u64, 0_i32, false);
@@ -29,50 +44,87 @@ pub(crate) fn float(text: &str) -> f64 {
             _ => {}
         }
     }
-    // One that does not fit is as good as the largest.
+    // An exponent that does not fit into 32 bits is as good as the largest one that does.
     let exponent = exponent.parse().unwrap_or(if exponent.starts_with('-') { i32::MIN } else { i32::MAX });
     let size = scaled(digits, tens.saturating_add(exponent).clamp(-MOST_TENS, MOST_TENS));
     if number.starts_with('-') { -size } else { size }
 }
 
 /// Returns `digits` × 10^`tens`.
-fn scaled(digits: u64, tens: i32) -> f64 {
+fn scaled(mut digits: u64, mut tens: i32) -> f64 {
     if digits == 0 {
         return 0.0;
     }
-    // The number is `bits` × 2^`twos`, and the first bit is always set.
-    let (mut bits, mut twos) = raised(u128::from(digits), 0);
-    for _ in 0..tens {
-        (bits, twos) = raised((bits >> 4) * 10, twos + 4);
+    // Division by five is exact as long as it can be: a decimal exactly between two neighbours has no tenths after it.
+    let mut twos = 0;
+    while tens < 0 && digits.is_multiple_of(5) {
+        (digits, tens, twos) = (digits / 5, tens + 1, twos - 1);
     }
-    for _ in tens..0 {
-        (bits, twos) = raised(bits / 10, twos);
+    let mut number = Scaled::new(u128::from(digits), twos);
+    for (place, power) in if tens < 0 { &DOWN } else { &UP }.iter().enumerate() {
+        if tens.unsigned_abs() >> place & 1 == 1 {
+            number = number.times(*power);
+        }
     }
-    rounded(bits, twos)
+    number.rounded()
 }
 
-/// Moves the first bit that is set to the first place.
-fn raised(bits: u128, twos: i32) -> (u128, i32) {
-    let free = bits.leading_zeros();
-    (bits << free, twos - free.cast_signed())
+/// Returns 10 to the powers of two, or with `is_down` 10 to minus these.
+const fn powers(is_down: bool) -> [Scaled; POWERS] {
+    let mut number = Scaled::new(1, 0);
+    let mut found = [number; POWERS];
+    let (mut place, mut tens) = (0, 0_u32);
+    while place < POWERS {
+        while tens < 1 << place {
+            number = match is_down {
+                true => Scaled::new(number.bits / 10, number.twos),
+                false => Scaled::new((number.bits >> 4) * 10, number.twos + 4),
+            };
+            tens += 1;
+        }
+        found[place] = number;
+        place += 1;
+    }
+    found
 }
 
-/// Returns the `f64` nearest to `bits` × 2^`twos`, the even one of two. The first bit is set.
-fn rounded(bits: u128, twos: i32) -> f64 {
-    // The power of two of the last bit that is kept.
-    let unit = (twos + 128 - KEPT).max(LEAST);
-    let lost = u32::try_from(unit - twos).unwrap_or(0);
-    let (kept, rest) = (bits.checked_shr(lost).unwrap_or(0), bits.checked_shl(128 - lost.min(128)).unwrap_or(0));
-    let half = 1 << 127;
-    let is_up = lost <= 128 && (rest > half || (rest == half && kept % 2 == 1));
-    let kept = kept + u128::from(is_up);
-    if unit + KEPT > LARGEST + 1 || (unit + KEPT == LARGEST + 1 && kept == 1 << KEPT) {
-        return f64::INFINITY;
+impl Scaled {
+    /// Moves the first bit that is set to the first place.
+    const fn new(bits: u128, twos: i32) -> Self {
+        let free = bits.leading_zeros();
+        Self { bits: bits << free, twos: twos - free.cast_signed() }
     }
-    // Both are exact, and so is the product: it has no more bits than `kept`.
-    let power =
-        if unit < SMALLEST { 1 << (unit - LEAST) } else { u64::from((unit + LARGEST).cast_unsigned()) << (KEPT - 1) };
-    kept as f64 * f64::from_bits(power)
+
+    /// Returns the product, without what is behind its first 128 bits.
+    fn times(self, other: Self) -> Self {
+        let halves = |bits: u128| (bits >> 64, bits & u128::from(u64::MAX));
+        let ((high, low), (other_high, other_low)) = (halves(self.bits), halves(other.bits));
+        let (one, two) = (halves(high * other_low), halves(low * other_high));
+        let carried = ((low * other_low) >> 64) + one.1 + two.1;
+        Self::new(high * other_high + one.0 + two.0 + (carried >> 64), self.twos + other.twos + 128)
+    }
+
+    /// Returns the nearest `f64`, the even one of two.
+    fn rounded(self) -> f64 {
+        // The power of two of the last bit that is kept.
+        let unit = (self.twos + 128 - KEPT).max(LEAST);
+        let lost = u32::try_from(unit - self.twos).unwrap_or(0);
+        let kept = self.bits.checked_shr(lost).unwrap_or(0);
+        let rest = self.bits.checked_shl(128 - lost.min(128)).unwrap_or(0);
+        let half = 1 << 127;
+        let is_up = lost <= 128 && (rest > half || (rest == half && kept % 2 == 1));
+        let kept = kept + u128::from(is_up);
+        if unit + KEPT > LARGEST + 1 || (unit + KEPT == LARGEST + 1 && kept == 1 << KEPT) {
+            return f64::INFINITY;
+        }
+        // Both factors are exact, and so is the product: it has no more bits than `kept`.
+        let power = if unit < SMALLEST {
+            1 << (unit - LEAST)
+        } else {
+            u64::from((unit + LARGEST).cast_unsigned()) << (KEPT - 1)
+        };
+        kept as f64 * f64::from_bits(power)
+    }
 }
 
 #[cfg(test)]
@@ -148,6 +200,13 @@ mod tests {
             let (whole, fraction) = digits.split_at(point.clamp(1, digits.len()));
             same(&format!("{whole}.{fraction}0e{tens}"));
             same(&format!("-{digits}e{tens}"));
+        }
+
+        #[test]
+        fn exactly_between_two_neighbours(whole in 1_u64 << 52..1 << 53, twice in 0..3_u32) {
+            same(&format!("{whole}.5"));
+            same(&format!("{}.0", (2 * whole + 1) << twice));
+            same(&format!("{}e-1", whole * 10 + 5));
         }
 
         #[test]

@@ -1,4 +1,4 @@
-//! Functions that the static node has instead of those of its C library, whose own drag in code that nothing else needs: together 18 kB. The linker takes a
+//! Functions that the static node has instead of those of its C library, whose own drag in code that nothing else needs. The linker takes a
 //! library's function only where the program has none of that name.
 
 use core::ffi::{c_char, c_int, c_void};
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn qsort(base: *mut c_void, count: usize, width: usize, co
     }
 }
 
-/// Names the calling thread, and no other: a library's own writes the path of another thread's name with `snprintf`, which is 8 kB. Returns zero or an error number.
+/// Names the calling thread; returns zero or an error number. Any other thread is refused: the library names one through a path that it prints with `snprintf`, which is 8 kB.
 ///
 /// # Safety
 ///

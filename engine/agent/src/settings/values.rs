@@ -25,7 +25,7 @@ const YOUNGEST_KEY: Duration = Duration::from_secs(86_400);
 const MOST_DOMAINS: usize = taut_netmap::MAX_DOMAINS;
 /// A second in nanoseconds.
 const SECOND: u128 = 1_000_000_000;
-/// Digits of a fraction that count.
+/// Digits of a fraction that count: as many as `u64` holds for sure.
 const MOST_FRACTION: usize = 18;
 /// Names of the levels of events.
 pub const LEVELS: [&str; 5] = ["error", "warn", "info", "debug", "trace"];
@@ -46,7 +46,7 @@ pub fn duration(text: &str) -> Option<Duration> {
         return None;
     }
     let (whole, fraction) = whole.split_once('.').unwrap_or((whole, ""));
-    // What comes later is less than a nanosecond of a day.
+    // Later digits change even a number of days by less than a nanosecond.
     let fraction = fraction.get(..fraction.len().min(MOST_FRACTION))?;
     let number = |digits: &str| digits.parse::<u64>().ok().map(u128::from);
     let (whole, tenths) = match (whole, fraction) {
