@@ -6,6 +6,7 @@
 mod admission;
 mod atomic;
 mod base64;
+mod chunked;
 mod closest;
 mod descriptors;
 mod entropy;
@@ -28,6 +29,7 @@ mod toml;
 pub use admission::{Admission, AdmissionDenied, Bounds, WhenFull};
 pub use atomic::AtomicU64;
 pub use base64::{NotBase64, decode_base64, decode_base64url, encode_base64, encode_base64url};
+pub use chunked::{ChunkedMap, ChunkedSet};
 pub use closest::closest;
 pub use descriptors::{Descriptors, Uses};
 pub use entropy::Entropy;

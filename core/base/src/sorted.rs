@@ -27,8 +27,8 @@ pub use set::SortedSet;
 /// | collect, extend, deserialize | `n log n` comparisons in any order; `n` if the keys come in order |
 ///
 /// Right for maps with few entries, with few changes, or whose keys only rise. A change in the middle of 1,000 entries of 40 bytes takes 1 µs, twice as long as in a
-/// B-tree; of 10,000 entries it takes 17 µs, twenty times as long. Wrong for thousands of entries that an outsider makes come and go one by one, and for large values:
-/// box them, or take a B-tree. To remove many entries, begin at the end, or call [`Self::retain`].
+/// B-tree; of 10,000 entries it takes 17 µs, twenty times as long. Wrong for thousands of entries that an outsider makes come and go one by one: take a
+/// [`ChunkedMap`](crate::ChunkedMap). Box large values. To remove many entries, begin at the end, or call [`Self::retain`].
 #[derive(Clone, PartialEq, Eq)]
 pub struct SortedMap<K, V> {
     entries: Vec<(K, V)>,
