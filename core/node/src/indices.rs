@@ -1,8 +1,6 @@
 //! The receiver indices in use, each with the peer that uses it.
 
-use std::collections::BTreeMap;
-
-use taut_base::{Entropy, LaneId, PeerId, ReceiverIndex};
+use taut_base::{ChunkedMap, Entropy, LaneId, PeerId, ReceiverIndex};
 
 /// Attempts to draw an index below a limit, 8: only a limit of a few hundred is likely to have none left.
 const ATTEMPTS: usize = 8;
@@ -10,7 +8,7 @@ const ATTEMPTS: usize = 8;
 /// The receiver indices of sent initiations and of sessions of all peers. Two of them never have the same index (fault A13).
 #[derive(Default)]
 pub(crate) struct ReceiverIndices {
-    owners: BTreeMap<ReceiverIndex, PeerId>,
+    owners: ChunkedMap<ReceiverIndex, PeerId>,
 }
 
 impl ReceiverIndices {
@@ -18,8 +16,7 @@ impl ReceiverIndices {
     pub(crate) fn draw(&mut self, peer: PeerId, lane: LaneId, entropy: &mut impl Entropy) -> ReceiverIndex {
         loop {
             let index = ReceiverIndex::draw(entropy).on_lane(lane);
-            if let std::collections::btree_map::Entry::Vacant(free) = self.owners.entry(index) {
-                free.insert(peer);
+            if self.claim(peer, &[index]) {
                 return index;
             }
         }
@@ -46,7 +43,9 @@ impl ReceiverIndices {
         let free = |(place, index)| !self.owners.contains_key(index) && !wanted[..place].contains(index);
         let all_free = wanted.iter().enumerate().all(free);
         if all_free {
-            self.owners.extend(wanted.iter().map(|index| (*index, peer)));
+            for index in wanted {
+                self.owners.insert(*index, peer);
+            }
         }
         all_free
     }

@@ -23,14 +23,13 @@ mod story;
 pub use lanes::LanesLimit;
 pub use native::NativePeer;
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use taut_base::{
-    Entropy, LaneId, PeerId, Prefix, PresharedKey, PrivateKey, PublicKey, ReceiverIndex, SessionId, SortedMap,
-    SortedSet, Time,
+    ChunkedMap, Entropy, LaneId, PeerId, Prefix, PresharedKey, PrivateKey, PublicKey, ReceiverIndex, SessionId,
+    SortedMap, SortedSet, Time,
 };
 use taut_dns::Names;
 use taut_filter::{Filter, ServicePorts};
@@ -100,8 +99,8 @@ pub struct Node<E> {
     own: Option<Vec<IpAddr>>,
     /// Boxed: a peer has two kilobytes, and all later ones move when one is removed.
     peers: SortedMap<PeerId, Box<Peer>>,
-    /// A B-tree: the keys of a large map come in any order, and one at a time.
-    by_key: BTreeMap<PublicKey, PeerId>,
+    /// In chunks: the keys of a large map come in any order, and one at a time.
+    by_key: ChunkedMap<PublicKey, PeerId>,
     /// The peer of each prefix of inner addresses.
     allowed: SortedMap<Prefix, PeerId>,
     indices: ReceiverIndices,
@@ -163,7 +162,7 @@ impl<E: Entropy> Node<E> {
             network: Arc::default(),
             own: None,
             peers: SortedMap::new(),
-            by_key: BTreeMap::new(),
+            by_key: ChunkedMap::new(),
             allowed: SortedMap::new(),
             indices: ReceiverIndices::default(),
             next_peer: 0,

@@ -50,7 +50,7 @@ const IDLE: Duration = Duration::from_secs(300);
 #[derive(Default)]
 pub(crate) struct Relays {
     credentials: Option<Credentials>,
-    /// Boxed: a B-tree node has eleven places, and most networks have few relays.
+    /// Boxed: a relay with its client is large, and all later ones move when one is added or removed.
     served: SortedMap<RelayId, Box<KnownRelay>>,
     /// The home relays, best first.
     homes: Vec<RelayId>,

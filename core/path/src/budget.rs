@@ -19,9 +19,8 @@
 //! than the background noise on a domestic line. 200/s is enough for 50 relayed peers with data.
 
 use core::net::{IpAddr, Ipv6Addr};
-use std::collections::BTreeMap;
 
-use taut_base::{Bucket, MAX_MTU, Rate, Time};
+use taut_base::{Bucket, ChunkedMap, MAX_MTU, Rate, Time};
 
 const PER_ADDRESS: Rate = Rate::new(5, 24);
 const PER_TRUSTED_ADDRESS: Rate = Rate::new(40, 192);
@@ -39,7 +38,7 @@ const ADDRESSES: usize = 4_096;
 #[derive(Clone, Debug, Default)]
 pub struct Budget {
     in_all: Bucket,
-    addresses: BTreeMap<IpAddr, Bucket>,
+    addresses: ChunkedMap<IpAddr, Bucket>,
     refused: u64,
     guesses: Guesses,
     /// Sockets that one search may open, and the time until which a search has them.
@@ -53,7 +52,7 @@ pub struct Budget {
 struct Guesses {
     in_all: Bucket,
     at_a_time: Bucket,
-    addresses: BTreeMap<IpAddr, Bucket>,
+    addresses: ChunkedMap<IpAddr, Bucket>,
 }
 
 /// The answer of a budget to one more guess.
@@ -138,7 +137,7 @@ impl Budget {
 }
 
 /// Returns the bucket of an address; `None` if too many addresses are busy.
-fn account(addresses: &mut BTreeMap<IpAddr, Bucket>, address: IpAddr, now: Time) -> Option<&mut Bucket> {
+fn account(addresses: &mut ChunkedMap<IpAddr, Bucket>, address: IpAddr, now: Time) -> Option<&mut Bucket> {
     let network = network(address);
     if addresses.len() >= ADDRESSES && !addresses.contains_key(&network) {
         addresses.retain(|_, account| !account.is_full(now));
@@ -146,7 +145,7 @@ fn account(addresses: &mut BTreeMap<IpAddr, Bucket>, address: IpAddr, now: Time)
             return None;
         }
     }
-    Some(addresses.entry(network).or_default())
+    Some(addresses.get_or_insert(network, Bucket::default()))
 }
 
 /// Returns the unit that counts as one address: a host may choose any address of an IPv6 /64.

@@ -1,7 +1,8 @@
 //! A filter of system calls, and its way into the kernel.
 
-use std::collections::BTreeMap;
 use std::io;
+
+use taut_base::SortedMap;
 
 use crate::calls::{self, Call};
 use crate::checked;
@@ -14,7 +15,7 @@ const X32: u32 = 0x4000_0000;
 /// a kernel without it: libraries then use an older one.
 #[derive(Clone, Default)]
 pub struct Filter {
-    calls: BTreeMap<u32, Leaf>,
+    calls: SortedMap<u32, Leaf>,
     /// Whether a call that is not in the list is allowed.
     is_lenient: bool,
 }
@@ -27,16 +28,20 @@ impl Filter {
 
     /// Gives all these calls the same verdict.
     #[must_use]
-    pub fn with(mut self, calls: &[Call], verdict: Verdict) -> Self {
-        self.calls.extend(calls.iter().map(|call| (call.number(), Leaf::Verdict(verdict))));
-        self
+    pub fn with(self, calls: &[Call], verdict: Verdict) -> Self {
+        self.with_leaf(calls, &Leaf::Verdict(verdict))
     }
 
     /// Allows these calls if the arguments pass all checks of at least one way.
     #[must_use]
-    pub fn with_arguments(mut self, calls: &[Call], ways: &[Vec<Check>]) -> Self {
-        let ways = ways.to_vec();
-        self.calls.extend(calls.iter().map(|call| (call.number(), Leaf::Ways(ways.clone()))));
+    pub fn with_arguments(self, calls: &[Call], ways: &[Vec<Check>]) -> Self {
+        self.with_leaf(calls, &Leaf::Ways(ways.to_vec()))
+    }
+
+    fn with_leaf(mut self, calls: &[Call], leaf: &Leaf) -> Self {
+        for call in calls {
+            self.calls.insert(call.number(), leaf.clone());
+        }
         self
     }
 

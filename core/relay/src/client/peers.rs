@@ -1,10 +1,8 @@
 //! The peers that a client has numbers for.
 
-use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use taut_base::{Entropy, PublicKey, Time};
+use taut_base::{ChunkedMap, ChunkedSet, Entropy, PublicKey, Time};
 
 use crate::frame::ID_BITS;
 
@@ -43,12 +41,12 @@ struct PeerChannel {
     stamp: u64,
 }
 
-/// Peers by key and by number, in B-trees: a relay makes thousands come and go one by one.
+/// Peers by key and by number, in chunks: a relay makes thousands come and go one by one.
 #[derive(Default)]
 pub(super) struct Peers {
-    by_key: BTreeMap<PublicKey, PeerChannel>,
-    by_id: BTreeMap<u32, PublicKey>,
-    due: BTreeSet<(Time, PublicKey)>,
+    by_key: ChunkedMap<PublicKey, PeerChannel>,
+    by_id: ChunkedMap<u32, PublicKey>,
+    due: ChunkedSet<(Time, PublicKey)>,
 }
 
 impl Peers {
@@ -95,8 +93,8 @@ impl Peers {
         if let Some(peer) = self.by_key.get(&key) {
             return peer.id == id;
         }
-        if let Entry::Vacant(vacant) = self.by_id.entry(id) {
-            vacant.insert(key);
+        if !self.by_id.contains_key(&id) {
+            self.by_id.insert(id, key);
             self.by_key.insert(
                 key,
                 PeerChannel { id, state: PeerState::Here, wanted: false, due: None, pause: RETRY, stamp: 0 },
