@@ -1,7 +1,8 @@
 //! An ordered map for many entries: little code for each kind of map, and no slow worst case.
 //!
-//! A [`BTreeMap`](std::collections::BTreeMap) takes 3 to 8 kB of code for each pair of key and value. Here only what
-//! touches entries is compiled for each pair: entries lie in blocks, in no order, each with a number. An [`Order`] lists the numbers by key, and is there once.
+//! A [`BTreeMap`](std::collections::BTreeMap) takes 4 to 8 kB of code for each pair of key and value. Here it is 1 to
+//! 1.7 kB, because only the code that touches entries is compiled for each pair: entries lie in blocks, in no order, each with a number. An [`Order`] lists the numbers by
+//! key; its 1.6 kB of code serve all maps.
 
 mod iter;
 mod order;
