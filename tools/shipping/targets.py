@@ -63,10 +63,12 @@ class Target:
     qemu: str = ""
     # True if its programs can only run at the address for which they were linked.
     fixed: bool = False
+    # True if LLVM outlines what is marked for that (SELDOM in programs.py).
+    outlined: bool = False
 
 
 TARGETS = (
-    Target("x86-64", "x86_64-unknown-linux-musl", PROGRAMS, "amd64", "x86_64", "x86_64", "x86_64", "x86_64", "amd64"),
+    Target("x86-64", "x86_64-unknown-linux-musl", PROGRAMS, "amd64", "x86_64", "x86_64", "x86_64", "x86_64", "amd64", outlined=True),
     Target("aarch64", "aarch64-unknown-linux-musl", PROGRAMS, "arm64", "aarch64", "aarch64", "aarch64", "aarch64_generic", "arm64", "qemu-aarch64"),
     # Raspberry Pi 2 and later with a 32-bit system. A coordinator belongs on a larger host.
     Target("armv7", "armv7-unknown-linux-musleabihf", (NODE, TINY, USERSPACE, RELAY), "armhf", "armv7hl", "armv7", "armv7h", "arm_cortex-a7_neon-vfpv4", "arm/v7", "qemu-arm"),
