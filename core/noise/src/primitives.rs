@@ -7,16 +7,19 @@ use blake2::digest::consts::U16;
 use blake2::digest::{KeyInit, Mac};
 use blake2::{Blake2s256, Blake2sMac, Digest};
 use taut_base::{PrivateKey, PublicKey};
-use x25519_dalek::StaticSecret;
+use x25519_dalek::{StaticSecret, X25519_BASEPOINT_BYTES};
 use zeroize::{Zeroize, Zeroizing};
 
 /// Block length of BLAKE2s, 64 bytes. HMAC pads its key to one block (RFC 2104 section 2).
 const BLOCK: usize = 64;
 
-/// Returns the public key of a private key.
+/// Returns the public key of a private key: the secret agreed with the base point (RFC 7748, section 6.1).
+///
+/// The library's own function multiplies on the Edwards form of the curve. That needs 20 kB of code that nothing else uses, and saves 20 µs where the
+/// processor has AVX2, a tenth of a handshake; elsewhere nothing.
 pub fn public_key(private: &PrivateKey) -> PublicKey {
     let secret = StaticSecret::from(*private.expose());
-    PublicKey(x25519_dalek::PublicKey::from(&secret).to_bytes())
+    PublicKey(secret.diffie_hellman(&x25519_dalek::PublicKey::from(X25519_BASEPOINT_BYTES)).to_bytes())
 }
 
 /// Returns the X25519 secret of a private key and another party's public key.
@@ -89,6 +92,8 @@ pub fn keyed_mac(key: &[u8], message: &[u8]) -> [u8; 16] {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -106,6 +111,14 @@ mod tests {
         let bob = PrivateKey::from_bytes([2; 32]);
         let here = dh(&alice, &public_key(&bob)).unwrap();
         assert_eq!(here, dh(&bob, &public_key(&alice)).unwrap());
+    }
+
+    proptest! {
+        #[test]
+        fn public_keys_are_those_of_the_library(private: [u8; 32]) {
+            let expected = x25519_dalek::PublicKey::from(&StaticSecret::from(private)).to_bytes();
+            prop_assert_eq!(public_key(&PrivateKey::from_bytes(private)).0, expected);
+        }
     }
 
     #[test]
