@@ -15,6 +15,7 @@
 mod incoming;
 mod opening;
 mod outgoing;
+mod sha1;
 
 use std::io::{self, ErrorKind, Read, Write};
 

@@ -2,11 +2,11 @@
 
 use std::io::{ErrorKind, Read, Write};
 
-use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use ring::rand::{SecureRandom, SystemRandom};
 use taut_base::encode_base64;
 
 use super::WebSocketError;
+use super::sha1::sha1;
 use crate::scheme::speaks_tls;
 
 /// The text that a server appends to the key before it hashes it (RFC 6455, section 1.3). Only a server that knows WebSocket gives the right answer.
@@ -80,7 +80,7 @@ fn request(authority: &str, path: &str, key: &str) -> String {
 
 /// Returns the answer to a key that a WebSocket server gives.
 fn accept(key: &str) -> String {
-    encode_base64(digest(&SHA1_FOR_LEGACY_USE_ONLY, format!("{key}{GUID}").as_bytes()).as_ref())
+    encode_base64(&sha1(format!("{key}{GUID}").as_bytes()))
 }
 
 /// Returns the position behind the empty line that ends the head. The first `searched` bytes were searched before. Lines may end without a carriage return
