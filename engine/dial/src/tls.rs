@@ -1,26 +1,23 @@
 //! TLS below a channel of an https URL, and the certificate authorities of the host.
 
 mod provider;
+mod verifiers;
 
-use std::fmt;
 use std::io::{self, Read, Write};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::client::Resumption;
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::CryptoProvider;
+use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{
-    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
-    StreamOwned,
-};
+use rustls::{CertificateError, ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use taut_base::format_time;
 
 use crate::broken::Broken;
+use verifiers::{AnyCertificate, CertifiedBy};
 
 /// A stream with TLS on a socket.
 pub(crate) type Secured<S> = StreamOwned<ClientConnection, S>;
@@ -87,62 +84,17 @@ pub(crate) fn explain(error: &io::Error) -> Broken {
 
 fn tls_config(authorities: Option<RootCertStore>) -> io::Result<ClientConfig> {
     let provider = Arc::new(provider::provider());
-    let verifier = Arc::new(AnyCertificate(Arc::clone(&provider)));
+    let algorithms = provider.signature_verification_algorithms;
+    let verifier: Arc<dyn ServerCertVerifier> = match authorities {
+        Some(authorities) => Arc::new(CertifiedBy { authorities, algorithms }),
+        None => Arc::new(AnyCertificate(algorithms)),
+    };
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?;
-    let mut config = match authorities {
-        Some(authorities) => builder.with_root_certificates(authorities).with_no_client_auth(),
-        None => builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth(),
-    };
+    let mut config = builder.dangerous().with_custom_certificate_verifier(verifier).with_no_client_auth();
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     // A channel lasts for days, so resumption tickets would cost memory and save nothing.
     config.resumption = Resumption::disabled();
     Ok(config)
-}
-
-/// Accepts every certificate. TLS serves to pass proxies and firewalls, not to establish trust: the channel inside is `Noise_IK` to the pinned key (protocol.md 8), and
-/// the TLS endpoint sees only encrypted messages. Therefore a node connects without certificate authorities, without a correct clock, and to a server whose
-/// certificate has expired (fault N10).
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl fmt::Debug for AnyCertificate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("AnyCertificate")
-    }
-}
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        _: &[u8],
-        _: &CertificateDer<'_>,
-        _: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        Ok(HandshakeSignatureValid::assertion())
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }

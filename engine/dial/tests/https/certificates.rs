@@ -53,6 +53,35 @@ fn a_certificate_of_another_authority_is_refused() {
 }
 
 #[test]
+fn a_certificate_of_another_name_is_refused() {
+    let server = Server { name: "other.example", ..Server::default() };
+    let refused = server.ask(Trust::Its).unwrap_err().0;
+    assert!(refused.contains("not valid for name") && refused.contains("localhost"), "{refused}");
+    assert!(refused.contains("other.example"), "{refused}");
+}
+
+#[test]
+fn an_authority_vouches_through_an_intermediate_one() {
+    let server = || Server { intermediate: Some(key(&PKCS_ECDSA_P384_SHA384)), ..Server::default() };
+    assert_eq!(server().ask(Trust::Its).unwrap(), ANSWER);
+    let refused = server().ask(Trust::Another).unwrap_err().0;
+    assert!(refused.contains("certificate"), "{refused}");
+}
+
+#[test]
+fn a_server_without_the_key_of_its_certificate_is_refused() {
+    for own in [&PKCS_ECDSA_P256_SHA256, &PKCS_ED25519, &PKCS_RSA_SHA256] {
+        let signs_with = Some(match own == &PKCS_RSA_SHA256 {
+            true => key(&PKCS_ECDSA_P256_SHA256),
+            false => KeyPair::generate_for(own).unwrap(),
+        });
+        let server = Server { key: key(own), signs_with, ..Server::default() };
+        let refused = server.ask(Trust::Its).unwrap_err().0;
+        assert!(refused.contains("certificate") || refused.contains("signature"), "{own:?}: {refused}");
+    }
+}
+
+#[test]
 fn a_server_with_one_curve_is_reached() {
     for group in [X25519, SECP256R1, SECP384R1] {
         let server = Server { groups: vec![group], ..Server::default() };

@@ -7,9 +7,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread;
 
-use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, date_time_ymd};
+use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, date_time_ymd};
 use rustls::crypto::{CryptoProvider, SupportedKxGroup, ring};
 use rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use taut_base::encode_base64;
 use taut_dial::{Broken, fetch};
@@ -31,6 +32,12 @@ pub(crate) struct Server {
     pub(crate) authority: KeyPair,
     /// Its own key.
     pub(crate) key: KeyPair,
+    /// The key that it signs the handshake with, if it does not have its own.
+    pub(crate) signs_with: Option<KeyPair>,
+    /// The name in its certificate.
+    pub(crate) name: &'static str,
+    /// The key of an authority that its authority vouches for, and that signs its certificate instead.
+    pub(crate) intermediate: Option<KeyPair>,
     /// The curves on which it agrees on keys.
     pub(crate) groups: Vec<&'static dyn SupportedKxGroup>,
 }
@@ -41,6 +48,9 @@ impl Default for Server {
             years: ALWAYS,
             authority: KeyPair::generate().unwrap(),
             key: KeyPair::generate().unwrap(),
+            signs_with: None,
+            name: "localhost",
+            intermediate: None,
             groups: ring::default_provider().kx_groups,
         }
     }
@@ -69,16 +79,28 @@ impl Server {
             Trust::Its => authority.self_signed(&self.authority).unwrap(),
             Trust::Another => authority.self_signed(&KeyPair::generate().unwrap()).unwrap(),
         };
-        let issuer = Issuer::new(authority, self.authority);
-        let certificate = params(&["localhost"], self.years).signed_by(&self.key, &issuer).unwrap();
+        let mut issuer = Issuer::new(authority, self.authority);
+        let mut intermediates = Vec::new();
+        if let Some(key) = self.intermediate {
+            let mut between = params(&[], ALWAYS);
+            between.distinguished_name.push(DnType::CommonName, "intermediate");
+            between.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            intermediates.push(between.signed_by(&key, &issuer).unwrap().der().clone());
+            issuer = Issuer::new(between, key);
+        }
+        let certificate = params(&[self.name], self.years).signed_by(&self.key, &issuer).unwrap();
         let file = file();
         let text = encode_base64(trusted.der());
         std::fs::write(&file, format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")).unwrap();
-        let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(self.key.serialize_der()));
+        let signs_with = self.signs_with.unwrap_or(self.key);
+        let private = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(signs_with.serialize_der()));
+        let chain = [vec![certificate.der().clone()], intermediates].concat();
+        // Not by `with_single_cert`, which refuses a key that is not the certificate's.
+        let certified = CertifiedKey::new(chain, ring::sign::any_supported_type(&private).unwrap());
         let provider = CryptoProvider { kx_groups: self.groups, ..ring::default_provider() };
         let builder = ServerConfig::builder_with_provider(Arc::new(provider));
         let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
-        let config = Arc::new(builder.with_single_cert(vec![certificate.der().clone()], private).unwrap());
+        let config = Arc::new(builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(certified))));
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("https://localhost:{}", listener.local_addr().unwrap().port());
         thread::spawn(move || {
