@@ -14,6 +14,7 @@ use taut_netmap::Connection;
 use crate::chosen;
 use crate::fault::Fault;
 use crate::flags::default_state;
+use crate::table;
 
 /// Longest wait for an answer, 10 s: a daemon that works answers within milliseconds.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -184,7 +185,7 @@ impl NoDaemon {
     pub(crate) fn describe(&self, socket: &Path) -> Failure {
         let socket = socket.display();
         let (message, hint) = match self {
-            Self::Absent => match seen_kill_switch().map(|seen| seen.paused_s) {
+            Self::Absent => match seen_kill_switch().map(|seen| seen.paused_s.map(|left| table::fixed(left, 0))) {
                 Some(None) => (
                     format!(
                         "taut is not running: no daemon answers on {socket}. Its kill switch is in force, so this host has no network"

@@ -12,7 +12,7 @@ use crate::chosen;
 use crate::client::Client;
 use crate::fault::Fault;
 use crate::flags::{Word, Words, default_socket, default_state, unexpected};
-use crate::{networks, output};
+use crate::{networks, output, table};
 
 pub(crate) const ARGUMENTS: &str =
     "[status | pause TIME | resume | load | remove] [--state DIR] [--socket PATH] [--json]";
@@ -233,6 +233,7 @@ fn text(shown: &ShownSwitch) -> String {
     }
     let first = match shown.paused_s {
         Some(left) => {
+            let left = table::fixed(left, 0);
             format!("{device}: the kill switch is open for {left} s more; `taut kill-switch resume` closes it now")
         }
         None => format!("{device}: the kill switch is in force, and dropped {} packets", shown.dropped),

@@ -293,7 +293,7 @@ fn relay(relay: &RelayStatus) -> String {
         text.push_str(" by WebSocket (UDP to it is not answered)");
     }
     if let Some(milliseconds) = relay.latency_ms {
-        let _ = write!(text, ", {milliseconds:.1} ms");
+        let _ = write!(text, ", {} ms", table::fixed(milliseconds, 1));
     }
     if relay.home {
         text.push_str(", home");
@@ -347,13 +347,13 @@ fn path(peer: &PeerStatus) -> String {
     if peer.path.silent {
         text.push_str(", no answer");
     } else if let Some(milliseconds) = peer.round_trip_ms.filter(|_| peer.path.kind != PathKind::None) {
-        let _ = write!(text, ", {milliseconds:.1} ms");
+        let _ = write!(text, ", {} ms", table::fixed(milliseconds, 1));
     }
     if let Some(mtu) = peer.path.mtu {
         let _ = write!(text, ", MTU {mtu}");
     }
     if let Some(loss) = peer.path.loss.filter(|loss| *loss > 0.0) {
-        let _ = write!(text, ", {:.1} % lost", loss * 100.0);
+        let _ = write!(text, ", {} % lost", table::fixed(loss * 100.0, 1));
     }
     if let Some(since) = peer.path.since_s {
         let _ = write!(text, ", for {}", table::time(since));

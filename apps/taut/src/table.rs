@@ -16,6 +16,16 @@ pub(crate) fn columns(rows: &[Vec<String>]) -> String {
     text
 }
 
+/// Formats a quantity that is not negative with this many decimals, at most two. The standard library's `{:.1}` would link 9 kB of code.
+pub(crate) fn fixed(quantity: f64, decimals: u32) -> String {
+    let unit = 10_u64.pow(decimals);
+    let parts = (quantity * unit as f64 + 0.5) as u64;
+    match decimals {
+        0 => parts.to_string(),
+        _ => format!("{}.{:0width$}", parts / unit, parts % unit, width = decimals as usize),
+    }
+}
+
 /// Formats a number of bytes in binary units, with one decimal.
 #[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
 pub(crate) fn bytes(count: u64) -> String {
@@ -29,14 +39,17 @@ pub(crate) fn bytes(count: u64) -> String {
         value /= 1024.0;
         unit += 1;
     }
-    format!("{value:.1} {}", UNITS[unit])
+    format!("{} {}", fixed(value, 1), UNITS[unit])
 }
 
 /// Formats seconds in the largest unit that gives at least two: `90 s`, `2 min`, `3 h`, `4 days`.
 pub(crate) fn time(seconds: f64) -> String {
     const UNITS: [(f64, &str); 3] = [(86_400.0, "days"), (3_600.0, "h"), (60.0, "min")];
     let unit = UNITS.iter().find(|(length, _)| seconds >= 2.0 * length);
-    unit.map_or_else(|| format!("{seconds:.0} s"), |(length, name)| format!("{:.0} {name}", (seconds / length).floor()))
+    unit.map_or_else(
+        || format!("{} s", fixed(seconds, 0)),
+        |(length, name)| format!("{} {name}", fixed((seconds / length).floor(), 0)),
+    )
 }
 
 /// Returns the count with its noun: `1 peer`, `2 peers`.
@@ -59,6 +72,27 @@ mod tests {
             assert_eq!(bytes(count), text);
         }
         assert_eq!((counted(0, "peer"), counted(1, "peer")), (String::from("0 peers"), String::from("1 peer")));
+    }
+
+    #[test]
+    fn decimals() {
+        for (quantity, decimals, text) in [
+            (0.0, 0, "0"),
+            (0.5, 0, "1"),
+            (99.4, 0, "99"),
+            (0.04, 1, "0.0"),
+            (0.05, 1, "0.1"),
+            (12.34, 1, "12.3"),
+            (9.96, 1, "10.0"),
+            (0.42, 2, "0.42"),
+            (1.006, 2, "1.01"),
+            (31.0, 2, "31.00"),
+            (-1.0, 1, "0.0"),
+            (f64::NAN, 1, "0.0"),
+            (f64::INFINITY, 1, "1844674407370955161.5"),
+        ] {
+            assert_eq!(fixed(quantity, decimals), text);
+        }
     }
 
     #[test]

@@ -186,10 +186,10 @@ pub(crate) fn render(why: &Why) -> String {
 fn headline(why: &Why) -> String {
     let mut text = why.path.to_string();
     if let Some(milliseconds) = why.round_trip_ms.filter(|_| why.path.kind != PathKind::None) {
-        let _ = write!(text, ", {milliseconds:.1} ms");
+        let _ = write!(text, ", {} ms", table::fixed(milliseconds, 1));
     }
     if let Some(loss) = why.path.loss {
-        let _ = write!(text, ", {:.0} % lost", loss * 100.0);
+        let _ = write!(text, ", {} % lost", table::fixed(loss * 100.0, 0));
     }
     if let Some(since) = why.path.since_s {
         let _ = write!(text, ", for {}", table::time(since));
@@ -230,7 +230,8 @@ fn rows(ways: &[WayStatus]) -> Vec<Vec<String>> {
             way.answered.to_string(),
             way.heard.to_string(),
             way.last_heard_s.map_or_else(|| String::from("never"), |since| format!("{} ago", table::time(since))),
-            way.round_trip_ms.map_or_else(|| String::from("-"), |milliseconds| format!("{milliseconds:.1} ms")),
+            way.round_trip_ms
+                .map_or_else(|| String::from("-"), |milliseconds| format!("{} ms", table::fixed(milliseconds, 1))),
             way.meaning.clone(),
         ]
     }));

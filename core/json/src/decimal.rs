@@ -11,19 +11,19 @@ static UP: [Scaled; POWERS] = powers(false);
 /// 10^-1, 10^-2, 10^-4, 10^-8 and so on.
 static DOWN: [Scaled; POWERS] = powers(true);
 /// Bits of an `f64` that are kept of a number, one of them by its exponent (IEEE 754 binary64).
-const KEPT: i32 = 53;
+pub(crate) const KEPT: i32 = 53;
 /// Exponent to base 2 of the largest `f64`.
 const LARGEST: i32 = 1023;
 /// Exponent to base 2 of the smallest `f64` with all its bits.
 const SMALLEST: i32 = -1022;
 /// Exponent to base 2 of the smallest `f64`.
-const LEAST: i32 = -1074;
+pub(crate) const LEAST: i32 = -1074;
 
 /// A number `bits` × 2^`twos`. The first of the bits is set.
 #[derive(Clone, Copy)]
-struct Scaled {
-    bits: u128,
-    twos: i32,
+pub(crate) struct Scaled {
+    pub(crate) bits: u128,
+    pub(crate) twos: i32,
 }
 
 /// Returns the number that is nearest to a decimal such as `-1.5e-7`, infinity if it is too large. The text is one as JSON writes it.
@@ -51,7 +51,7 @@ pub(crate) fn float(text: &str) -> f64 {
 }
 
 /// Returns `digits` × 10^`tens`.
-fn scaled(mut digits: u64, mut tens: i32) -> f64 {
+pub(crate) fn scaled(mut digits: u64, mut tens: i32) -> f64 {
     if digits == 0 {
         return 0.0;
     }
@@ -60,13 +60,7 @@ fn scaled(mut digits: u64, mut tens: i32) -> f64 {
     while tens < 0 && digits.is_multiple_of(5) {
         (digits, tens, twos) = (digits / 5, tens + 1, twos - 1);
     }
-    let mut number = Scaled::new(u128::from(digits), twos);
-    for (place, power) in if tens < 0 { &DOWN } else { &UP }.iter().enumerate() {
-        if tens.unsigned_abs() >> place & 1 == 1 {
-            number = number.times(*power);
-        }
-    }
-    number.rounded()
+    Scaled::new(u128::from(digits), twos).times_ten_to(tens).rounded()
 }
 
 /// Returns 10 to the powers of two, or with `is_down` 10 to minus these.
@@ -90,9 +84,19 @@ const fn powers(is_down: bool) -> [Scaled; POWERS] {
 
 impl Scaled {
     /// Moves the first bit that is set to the first place.
-    const fn new(bits: u128, twos: i32) -> Self {
+    pub(crate) const fn new(bits: u128, twos: i32) -> Self {
         let free = bits.leading_zeros();
         Self { bits: bits << free, twos: twos - free.cast_signed() }
+    }
+
+    /// Returns the product with a power of ten, whose exponent is at most [`MOST_TENS`].
+    pub(crate) fn times_ten_to(mut self, tens: i32) -> Self {
+        for (place, power) in if tens < 0 { &DOWN } else { &UP }.iter().enumerate() {
+            if tens.unsigned_abs() >> place & 1 == 1 {
+                self = self.times(*power);
+            }
+        }
+        self
     }
 
     /// Returns the product, without what is behind its first 128 bits.

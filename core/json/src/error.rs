@@ -2,6 +2,10 @@
 
 use std::fmt::{self, Display};
 
+use serde::de::{Expected, Unexpected};
+
+use crate::shortest::Decimal;
+
 /// An error of JSON that was read, with its position, or of a value to write. It is one pointer, so that results are small and returned in registers.
 #[derive(Debug)]
 pub struct Error(Box<Wrong>);
@@ -46,6 +50,32 @@ impl std::error::Error for Error {}
 impl serde::de::Error for Error {
     fn custom<T: Display>(message: T) -> Self {
         Self::with(message.to_string())
+    }
+
+    #[cold]
+    fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::with(format!("invalid type: {}, expected {expected}", describe(found)))
+    }
+
+    #[cold]
+    fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
+        Self::with(format!("invalid value: {}, expected {expected}", describe(found)))
+    }
+}
+
+/// Describes what was found, in serde's words. Its own function writes floating-point numbers by the standard library.
+fn describe(found: Unexpected<'_>) -> String {
+    match found {
+        Unexpected::Bool(value) => format!("boolean `{value}`"),
+        Unexpected::Unsigned(number) => format!("integer `{number}`"),
+        Unexpected::Signed(number) => format!("integer `{number}`"),
+        Unexpected::Float(number) => format!("floating point `{}`", Decimal(number)),
+        Unexpected::Str(text) => format!("string {text:?}"),
+        Unexpected::Seq => String::from("sequence"),
+        Unexpected::Map => String::from("map"),
+        Unexpected::Unit | Unexpected::Option => String::from("null"),
+        Unexpected::Other(name) => String::from(name),
+        _ => String::from("another kind of value"),
     }
 }
 

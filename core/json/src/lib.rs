@@ -4,7 +4,8 @@
 //! reads an object also from an array, in the code of each type. Here that code only calls functions which all types share, and objects are objects.
 //!
 //! - [`from_slice`] reads a value. Fields in any order, unknown ones ignored; nothing after it but white space;
-//! - [`to_vec`] and [`to_string`] write it without white space, [`pretty()`] with lines for people.
+//! - [`to_vec`] and [`to_string`] write it without white space, [`pretty()`] with lines for people;
+//! - [`Decimal`] writes a floating-point number.
 //!
 //! Guarantees: no input makes it panic, recurse deeper than [`MAX_DEPTH`], or take more memory than a small multiple of its length. The tests compare every
 //! answer with `serde_json`.
@@ -17,6 +18,7 @@ mod key;
 mod number;
 mod pretty;
 mod read;
+mod shortest;
 mod text;
 mod write;
 
@@ -25,6 +27,7 @@ use serde::{Deserialize as Read, Serialize};
 pub use error::Error;
 pub use pretty::pretty;
 pub use read::MAX_DEPTH;
+pub use shortest::Decimal;
 /// Derives serde's trait for structs with named fields, and for enums without values, in less code than serde's own derive makes.
 pub use taut_json_derive::Deserialize;
 

@@ -5,6 +5,7 @@ use std::fmt::{Display, Write as _};
 use serde::ser::{self, Serialize, Serializer};
 
 use crate::error::Error;
+use crate::shortest::Decimal;
 use crate::text;
 
 /// JSON that is being written.
@@ -49,11 +50,14 @@ impl Writer {
     }
 
     fn number(&mut self, number: f64) -> Result<(), Error> {
-        match number.is_finite() {
-            // This form has a point or an exponent, so that a reader sees no integer.
-            true => write!(self.value()?, "{number:?}").map_err(|_| Error::new("no room")),
-            false => self.word("null"),
+        if !number.is_finite() {
+            return self.word("null");
         }
+        let text = Decimal(number).to_string();
+        // A reader sees no integer.
+        let point = if text.contains(['.', 'e']) { "" } else { ".0" };
+        self.word(&text)?;
+        self.word(point)
     }
 }
 

@@ -268,6 +268,7 @@ fn errors_tell_what_is_wrong_and_where() {
     assert_eq!(read("{\"unit\":null}"), "missing field `pair` at byte 12");
     assert_eq!(read("{\"text\":3}"), "invalid type: number, expected a string at byte 8");
     assert_eq!(read("{\"pair\":[1,70000]}"), "invalid value: integer `70000`, expected u16 at byte 16");
+    assert_eq!(read("{\"pair\":[1,2.5]}"), "invalid type: floating point `2.5`, expected u16 at byte 14");
     assert_eq!(read("{\"pair\":[1,2,3]}"), "expected `]` at byte 12");
     assert_eq!(read("{\"text\":\"\\x\"}"), "a malformed string at byte 8");
     assert_eq!(read("{\"text\" 1}"), "expected `:` at byte 8");

@@ -166,7 +166,9 @@ impl Report {
         );
         for relay in &self.relays {
             for one in &relay.endpoints {
-                let time = one.latency_ms.map_or_else(|| String::from("no answer"), |time| format!("{time:.1} ms"));
+                let time = one
+                    .latency_ms
+                    .map_or_else(|| String::from("no answer"), |time| format!("{} ms", table::fixed(time, 1)));
                 let name = if relay.name.contains(&one.endpoint.ip().to_string()) {
                     String::new()
                 } else {
@@ -178,7 +180,7 @@ impl Report {
         for coordinator in &self.coordinators {
             for place in &coordinator.endpoints {
                 let reached = match (place.latency_ms, &place.problem) {
-                    (Some(time), _) => format!("{time:.1} ms by TCP"),
+                    (Some(time), _) => format!("{} ms by TCP", table::fixed(time, 1)),
                     (None, problem) => format!("not reached by TCP: {}", problem.as_deref().unwrap_or("no answer")),
                 };
                 row("coordinator", format!("{}, {}: {reached}", coordinator.url, place.endpoint));

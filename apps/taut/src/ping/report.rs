@@ -8,6 +8,8 @@ use std::time::Duration;
 use serde::Serialize;
 use taut_agent::api::{PathKind, PathStatus, SCHEMA};
 
+use crate::table::fixed;
+
 /// The object that `--json` prints.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -58,7 +60,13 @@ impl Report {
         let (fastest, slowest) = (times().fold(f64::INFINITY, f64::min), times().fold(0.0, f64::max));
         match self.received {
             0 => format!("{} sent, none came back", self.sent),
-            _ => format!("{} sent, {} came back, {fastest:.2} to {slowest:.2} ms", self.sent, self.received),
+            _ => format!(
+                "{} sent, {} came back, {} to {} ms",
+                self.sent,
+                self.received,
+                fixed(fastest, 2),
+                fixed(slowest, 2)
+            ),
         }
     }
 }
@@ -78,7 +86,7 @@ impl Reply {
             (PathKind::Relayed, _, None) => String::from("relay"),
             (PathKind::None, ..) => String::from("a path that no longer exists"),
         };
-        format!("pong from {peer} ({address}) via {path} in {:.2} ms", self.ms)
+        format!("pong from {peer} ({address}) via {path} in {} ms", fixed(self.ms, 2))
     }
 }
 

@@ -2,6 +2,8 @@
 
 use taut_agent::api::{ExitStatus, KillSwitchStatus, SeenAddress};
 
+use crate::table::fixed;
+
 /// Returns the rows: the exit node that this host uses, and whether it is one.
 pub(super) fn rows(exit: &ExitStatus) -> Vec<Vec<String>> {
     let row = |text| vec![String::from("exit node"), text];
@@ -10,7 +12,7 @@ pub(super) fn rows(exit: &ExitStatus) -> Vec<Vec<String>> {
 
 /// Returns the row about the kill switch.
 pub(super) fn kill_switch(switch: &KillSwitchStatus) -> Vec<String> {
-    let text = match (switch.in_force, switch.paused_s) {
+    let text = match (switch.in_force, switch.paused_s.map(|left| fixed(left, 0))) {
         (false, _) if switch.waits => {
             String::from("waits for an exit node; `taut set --exit-node NODE` puts it in force")
         }
@@ -24,7 +26,7 @@ pub(super) fn kill_switch(switch: &KillSwitchStatus) -> Vec<String> {
 fn used(exit: &ExitStatus) -> Option<String> {
     let how = if exit.chosen == "auto" { ", chosen automatically" } else { "" };
     if let Some(left) = exit.paused_s {
-        let chosen = &exit.chosen;
+        let (chosen, left) = (&exit.chosen, fixed(left, 0));
         return Some(format!(
             "{chosen}, paused for {left} s more: packets and names take this host's own way, in the clear; `taut kill-switch resume` ends that"
         ));

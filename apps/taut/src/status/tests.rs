@@ -192,7 +192,7 @@ device        taut0, MTU 1420, UDP port 8288
 coordinator   http://10.0.0.1:8288, not connected for 65 s: Connection refused; next attempt in 3 s
 NAT           port-restricted cone NAT, seen as 203.0.113.1:40000
 port mapping  none: no gateway answers
-relay         r1, bound, 4.2 ms, home
+relay         r1, bound, 4.3 ms, home
 relay         r2, unreachable: no answer
 sandbox       on
 

@@ -10,6 +10,8 @@ pub(crate) mod http;
 
 use std::fmt::{Display, Write};
 
+use taut_json::Decimal;
+
 use crate::api::{NodeState, PathKind, PeerStatus, RelayState, RelayVia, Status};
 
 /// The content type of the text of [`render`].
@@ -132,7 +134,7 @@ fn paths(page: &mut Page, peers: &[PeerStatus]) {
     let mut of_peers = |name, help, value: &dyn Fn(&PeerStatus) -> Option<f64>| {
         let mut family = page.gauge(name, help);
         for (peer, value) in peers.iter().filter_map(|peer| Some((peer, value(peer)?))) {
-            family.series(&[("peer", &peer.name)], value);
+            family.series(&[("peer", &peer.name)], Decimal(value));
         }
     };
     of_peers("taut_peer_path_age_seconds", "Since when packets go this way.", &|peer| peer.path.since_s);
@@ -210,7 +212,7 @@ fn relays(page: &mut Page, status: &Status) {
     }
     let mut latency = page.gauge("taut_relay_round_trip_seconds", "To the relay and back.");
     for (relay, milliseconds) in status.relays.iter().filter_map(|relay| Some((relay, relay.latency_ms?))) {
-        latency.series(&[("relay", &relay.name)], milliseconds / 1e3);
+        latency.series(&[("relay", &relay.name)], Decimal(milliseconds / 1e3));
     }
 }
 
