@@ -129,6 +129,7 @@ fn behind(status: &Status, peer: &str) -> Result<Option<Behind>, Fault> {
 fn outside(status: &Status, address: IpAddr) -> Result<Option<Behind>, Fault> {
     let Some(exit) = &status.exit else { return Ok(None) };
     if let Some(left) = exit.paused_s {
+        let left = table::fixed(left, 0);
         return Err(Fault::failed(
             format!(
                 "{address} is on the internet, which this host reaches by its own way, in the clear: the exit node is paused for {left} s more"

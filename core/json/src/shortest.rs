@@ -1,4 +1,4 @@
-//! Floating-point numbers as decimals. The standard library's own writing needs 9 kB, for any number of digits and for numbers with a thousand of them.
+//! Floating-point numbers as decimals. The standard library's own writing needs 11 kB more, for any number of digits and for numbers with a thousand of them.
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
@@ -8,10 +8,14 @@ use crate::decimal::{KEPT, LEAST, Scaled, scaled};
 const ENOUGH: i32 = 17;
 /// The first number with more than [`ENOUGH`] digits.
 const TOO_LONG: u64 = 10_u64.pow(17);
-/// Whole numbers of up to so many digits are written without an exponent.
+/// Longest whole numbers without an exponent, in digits.
 const LONGEST: i32 = 16;
-/// Fractions that begin with up to so many zeros behind the point are written without an exponent.
+/// As many zeros as a whole number of that length has at most.
+const ZEROS: &str = "000000000000000";
+/// Most zeros behind the point without an exponent.
 const MOST_ZEROS: i32 = 3;
+/// The start of a fraction with that many zeros.
+const FRACTION: &str = "0.000";
 
 /// A number that is written as a decimal with the fewest digits that read back as the same number, such as `0.1`, `-12`, or `1.5e-7`.
 ///
@@ -35,13 +39,17 @@ impl Display for Decimal {
         // How many digits are before the point.
         let point = i32::try_from(digits.len()).unwrap_or(0) + tens;
         let size = point.unsigned_abs() as usize;
-        match point {
-            _ if tens >= 0 && point <= LONGEST => write!(f, "{digits:0<size$}"),
-            1..=LONGEST => write!(f, "{}.{}", &digits[..size], &digits[size..]),
-            _ if (-MOST_ZEROS..=0).contains(&point) => write!(f, "0.{digits:0>width$}", width = digits.len() + size),
-            _ if digits.len() == 1 => write!(f, "{digits}e{}", point - 1),
-            _ => write!(f, "{}.{}e{}", &digits[..1], &digits[1..], point - 1),
+        let has_exponent = !(-MOST_ZEROS..=LONGEST).contains(&point);
+        let (first, middle, last) = match point {
+            _ if has_exponent => (&digits[..1], if digits.len() > 1 { "." } else { "" }, &digits[1..]),
+            ..=0 => (&FRACTION[..2 + size], "", &digits[..]),
+            _ if tens >= 0 => (&digits[..], &ZEROS[..size - digits.len()], ""),
+            _ => (&digits[..size], ".", &digits[size..]),
+        };
+        for part in [first, middle, last] {
+            f.write_str(part)?;
         }
+        if has_exponent { write!(f, "e{}", point - 1) } else { Ok(()) }
     }
 }
 

@@ -55,7 +55,7 @@ impl Writer {
         }
         let text = Decimal(number).to_string();
         // A reader sees no integer.
-        let point = if text.contains(['.', 'e']) { "" } else { ".0" };
+        let point = if text.bytes().any(|byte| matches!(byte, b'.' | b'e')) { "" } else { ".0" };
         self.word(&text)?;
         self.word(point)
     }
