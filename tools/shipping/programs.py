@@ -165,7 +165,8 @@ def cargo(target, date, programs, panic, with_symbols=False):
         options += f" {OUTLINE}"
         words += ["-Zprofile-rustflags", *(word for name in SELDOM for word in ("--config", f'profile.release.package.{name}.rustflags=["-Cllvm-args=-force-attribute=cold"]'))]
     if with_symbols:
-        words += ["--config", "profile.release.strip=false"]
+        # Not by the profile: where a package has flags of its own, cargo asks for `strip` whatever the profile says.
+        options += " -C strip=none"
     flags = f"CARGO_TARGET_{target.rust.upper().replace('-', '_')}_RUSTFLAGS={options}"
     chosen = [word for program in programs for word in ("-p", program.crate, *features(program))]
     # RUSTC_BOOTSTRAP: building the standard library is a feature of nightly compilers only, and this compiler belongs to the library's source.
