@@ -2,6 +2,7 @@
 //!
 //! - [`Poller`] waits for many descriptors at once (epoll, level-triggered);
 //! - [`Waker`] lets another thread end that wait (eventfd);
+//! - [`channel()`] is a bounded queue from threads to one thread, which a [`Waker`] announces;
 //! - [`Signals`] turns termination signals into a readable descriptor (signalfd);
 //! - [`boot_time`] and [`wall_clock`] are the two clocks: one to measure with, one to display;
 //! - [`ThreadTime`] returns for how long a thread ran or wanted to;
@@ -20,6 +21,7 @@
 //! It refuses: timers, task queues, callbacks, edge triggering. The caller owns its loop; this crate only wakes it.
 #![expect(unsafe_code, reason = "epoll, eventfd, signalfd, clocks and the scheduler are reached through libc")]
 
+mod channel;
 mod clock;
 mod connect;
 mod credentials;
@@ -36,6 +38,7 @@ mod thread_time;
 mod waker;
 mod watch;
 
+pub use channel::{Receiver, Sender, UNBOUNDED, channel};
 pub use clock::{boot_time, wall_clock};
 pub use connect::connect;
 pub use credentials::{PeerCredentials, peer_credentials};
