@@ -1,10 +1,9 @@
 //! The agent's handle on the control thread.
 
 use std::path::PathBuf;
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread::{self, JoinHandle};
 
-use taut_event::Waker;
+use taut_event::{Receiver, Sender, UNBOUNDED, Waker, channel};
 
 use crate::error::StartError;
 use crate::event::{Command, ControlEvent};
@@ -31,7 +30,7 @@ pub struct Options {
 /// Handle of the running control thread. After a drop without [`Self::stop`] the thread ends soon, on its own.
 pub struct Control {
     orders: Sender<Order>,
-    lines: SyncSender<String>,
+    lines: Sender<String>,
     events: Option<Receiver<ControlEvent>>,
     wake: Waker,
     thread: Option<JoinHandle<()>>,
@@ -46,9 +45,9 @@ impl Control {
     pub fn start(options: Options, waker: Waker, ready: impl FnOnce()) -> Result<Self, StartError> {
         let (state, found) = StateDir::open(&options.state_dir)?;
         ready();
-        let (order_sender, orders) = mpsc::channel();
-        let (line_sender, lines) = mpsc::sync_channel(LINES);
-        let (event_sender, events) = mpsc::sync_channel(EVENTS);
+        let (order_sender, orders) = channel(UNBOUNDED);
+        let (line_sender, lines) = channel(LINES);
+        let (event_sender, events) = channel(EVENTS);
         let wake = Waker::new().map_err(StartError::System)?;
         let queues =
             Queues { orders, lines, log_gap: options.log_gap, events: event_sender, wake: wake.clone(), agent: waker };

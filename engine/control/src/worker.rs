@@ -21,13 +21,13 @@ use std::io;
 use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
+use std::sync::mpsc::TryRecvError;
 use std::thread;
 use std::time::Duration;
 
 use taut_base::{Entropy, Time};
 use taut_dial::{Backoff, Jitter};
-use taut_event::{Events, Interest, Poller, Waker, boot_time};
+use taut_event::{Events, Interest, Poller, Receiver, Sender, Waker, boot_time};
 use taut_netmap::{JoinToken, NetworkMap, Problem, ProblemCode, ToCoordinator};
 
 use crate::event::{Command, ControlEvent};
@@ -54,7 +54,7 @@ pub(crate) struct Queues {
     pub(crate) lines: Receiver<String>,
     /// Makes the line that reports the number of lost lines.
     pub(crate) log_gap: fn(u64) -> String,
-    pub(crate) events: SyncSender<ControlEvent>,
+    pub(crate) events: Sender<ControlEvent>,
     /// Wakes this thread.
     pub(crate) wake: Waker,
     /// Wakes the agent.

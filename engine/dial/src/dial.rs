@@ -2,13 +2,13 @@
 
 use std::io;
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
-use std::sync::mpsc::{self, Receiver, SyncSender, TryRecvError};
+use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use taut_base::{PublicKey, SAFE_PACKET, SOCKET_MARK};
-use taut_event::{Waker, connect_tcp};
+use taut_event::{Receiver, Sender, Waker, channel, connect_tcp};
 
 use crate::answer::shown_key;
 use crate::broken::Broken;
@@ -46,7 +46,7 @@ pub enum Stage {
 impl Dial {
     /// Starts an attempt at `url`, whose host had the addresses `known` at the last connection. `waker` is woken when [`Self::take`] has its outcome.
     pub fn start(url: String, known: Vec<IpAddr>, target: ChannelTarget, waker: Waker) -> io::Result<Self> {
-        let (sender, outcome) = mpsc::sync_channel(1);
+        let (sender, outcome) = channel(1);
         let cancel = Arc::new(Cancel::default());
         let shared = Arc::clone(&cancel);
         thread::Builder::new().name(String::from("taut-dial")).spawn(move || {
@@ -104,7 +104,7 @@ impl Cancel {
     }
 }
 
-fn report(sender: &SyncSender<Result<SealedChannel, Broken>>, waker: &Waker, outcome: Result<SealedChannel, Broken>) {
+fn report(sender: &Sender<Result<SealedChannel, Broken>>, waker: &Waker, outcome: Result<SealedChannel, Broken>) {
     // Sending fails only after a cancellation, when no receiver waits for the outcome.
     let _ = sender.send(outcome);
     waker.wake();

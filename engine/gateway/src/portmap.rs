@@ -1,11 +1,10 @@
 //! The agent's handle on the gateway thread.
 
 use std::io;
-use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
-use taut_event::Waker;
+use taut_event::{Receiver, Sender, UNBOUNDED, Waker, channel};
 use taut_portmap::{PortmapEvent, PortmapReport};
 
 use crate::contract::{PortmapCommand, PortmapOptions};
@@ -29,8 +28,8 @@ impl Portmap {
     /// # Errors
     /// An error if the system has no room for a thread or a descriptor.
     pub fn start(options: PortmapOptions, waker: Waker) -> io::Result<Self> {
-        let (command_sender, commands) = mpsc::channel();
-        let (event_sender, events) = mpsc::sync_channel(EVENTS);
+        let (command_sender, commands) = channel(UNBOUNDED);
+        let (event_sender, events) = channel(EVENTS);
         let (wake, report) = (Waker::new()?, Arc::default());
         let worker = Worker::new(options, commands, (event_sender, waker), wake.clone(), Arc::clone(&report))?;
         let thread = thread::Builder::new().name(String::from("taut-gateway")).spawn(move || worker.run())?;

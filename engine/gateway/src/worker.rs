@@ -3,14 +3,14 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddrV4};
 use std::os::fd::AsFd;
-use std::sync::mpsc::{self, Receiver, Sender, SyncSender, TryRecvError};
+use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use ring::rand::{SecureRandom, SystemRandom};
 use taut_base::{Prefix, Time};
-use taut_event::{Events, Interest, Poller, Waker, boot_time};
+use taut_event::{Events, Interest, Poller, Receiver, Sender, Waker, boot_time, channel};
 use taut_netlink::Netlink;
 use taut_portmap::http::Answer;
 use taut_portmap::{FetchError, Gateway, GatewaySocket, PortMapper, PortmapEvent, PortmapOutput, PortmapReport};
@@ -61,7 +61,7 @@ pub(crate) struct Worker {
     fetches: usize,
     answers: (Sender<Fetched>, Receiver<Fetched>),
     commands: Receiver<WorkerCommand>,
-    events: (SyncSender<PortmapEvent>, Waker),
+    events: (Sender<PortmapEvent>, Waker),
     wake: Waker,
     report: Arc<Mutex<PortmapReport>>,
 }
@@ -70,7 +70,7 @@ impl Worker {
     pub(crate) fn new(
         options: PortmapOptions,
         commands: Receiver<WorkerCommand>,
-        events: (SyncSender<PortmapEvent>, Waker),
+        events: (Sender<PortmapEvent>, Waker),
         wake: Waker,
         report: Arc<Mutex<PortmapReport>>,
     ) -> io::Result<Self> {
@@ -92,7 +92,7 @@ impl Worker {
             sockets: None,
             gateway: None,
             fetches: 0,
-            answers: mpsc::channel(),
+            answers: channel(MAX_FETCHES),
             commands,
             events,
             wake,

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::TrySendError;
 
-use taut_event::Waker;
+use taut_event::{Receiver, Sender, Waker, channel};
 use taut_node::{FromLane, ToLane};
 
-/// Commands that wait for a lane at most, 256. A map of hundreds of peers fills the queue; the agent then goes on when there is room again. The queue takes
-/// 51 KiB, all of which is touched when it is made.
+/// Commands that wait for a lane at most, 256. A map of hundreds of peers fills the queue; the agent then goes on when there is room again. They take
+/// 51 KiB then, which is freed when the lane has taken them.
 const COMMANDS: usize = 256;
 
 /// Messages of one lane that wait for the agent at most, 256.
@@ -20,8 +20,8 @@ const HANDSHAKES: usize = 128;
 
 /// Makes both queues. `agent` is woken for each message of the lane, `lane` when the agent asks for it.
 pub fn queues(agent: Waker, lane: Waker) -> (AgentEnd, LaneEnd) {
-    let (to_lane, commands) = sync_channel(COMMANDS);
-    let (to_agent, messages) = sync_channel(MESSAGES);
+    let (to_lane, commands) = channel(COMMANDS);
+    let (to_agent, messages) = channel(MESSAGES);
     let handshakes = Arc::new(AtomicUsize::new(0));
     let agent_end = AgentEnd { to_lane, messages, handshakes: Arc::clone(&handshakes), lane };
     let lane_end = LaneEnd { commands, to_agent, handshakes, agent };
@@ -30,7 +30,7 @@ pub fn queues(agent: Waker, lane: Waker) -> (AgentEnd, LaneEnd) {
 
 /// The agent's end of both queues.
 pub struct AgentEnd {
-    to_lane: SyncSender<ToLane>,
+    to_lane: Sender<ToLane>,
     messages: Receiver<FromLane>,
     handshakes: Arc<AtomicUsize>,
     lane: Waker,
@@ -70,7 +70,7 @@ impl AgentEnd {
 /// The lane's end of both queues.
 pub struct LaneEnd {
     commands: Receiver<ToLane>,
-    to_agent: SyncSender<FromLane>,
+    to_agent: Sender<FromLane>,
     /// Handshake messages in the queue.
     handshakes: Arc<AtomicUsize>,
     agent: Waker,

@@ -1,7 +1,8 @@
 //! The rings between the lanes of one node: bounded, in order, from each lane to each other lane (protocol.md 3.2, 3.3).
 //!
 //! - **Packets** of the host that another lane seals. The buffer that a superpacket was read into changes hands as it is, and an empty one comes back for
-//!   it: no payload is copied, and nothing is allocated once enough buffers are in circulation. A full ring stops the reading of the TUN.
+//!   it: no payload is copied, and nothing is allocated once enough buffers are in circulation. A full ring stops the reading of the TUN. The ring is locked
+//!   for each superpacket that enters, and once for all that the receiving lane then takes.
 //! - **Marks** among them, see `selector`.
 //! - **Strays**: datagrams that came to the wrong lane's socket. They are copied, and dropped when there are too many, because the network decides how many
 //!   there are.
@@ -12,10 +13,10 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::TrySendError;
 
 use taut_base::LaneId;
-use taut_event::Waker;
+use taut_event::{Receiver, Sender, Waker, channel};
 use taut_udp::Local;
 use taut_wire::ecn::Ecn;
 use taut_wire::split::MAX_SUPERPACKET;
@@ -86,8 +87,8 @@ impl fmt::Debug for Rings {
 }
 
 struct RingSender {
-    items: SyncSender<RingItem>,
-    strays: SyncSender<Stray>,
+    items: Sender<RingItem>,
+    strays: Sender<Stray>,
     /// Buffers that come back.
     empty: Receiver<PacketBuffer>,
     /// Wakes the receiving lane.
@@ -101,7 +102,7 @@ struct RingSender {
 struct RingReceiver {
     items: Receiver<RingItem>,
     strays: Receiver<Stray>,
-    empty: SyncSender<PacketBuffer>,
+    empty: Sender<PacketBuffer>,
     /// Wakes the sending lane.
     sender: Waker,
     /// True while the sending lane waits for room.
@@ -128,9 +129,9 @@ pub fn rings(wakers: &[Waker]) -> Vec<Rings> {
 }
 
 fn ring(sender: &Waker, receiver: &Waker) -> (RingSender, RingReceiver) {
-    let (to_items, items) = sync_channel(PACKETS);
-    let (to_strays, strays) = sync_channel(STRAYS);
-    let (back, empty) = sync_channel(PACKETS);
+    let (to_items, items) = channel(PACKETS);
+    let (to_strays, strays) = channel(STRAYS);
+    let (back, empty) = channel(PACKETS);
     let starved = Arc::<AtomicBool>::default();
     let sending = RingSender {
         items: to_items,

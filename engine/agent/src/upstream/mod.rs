@@ -12,13 +12,12 @@ mod served;
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use taut_base::{Entropy, LaneId, Prefix, SortedMap, SortedSet};
 use taut_dns::{Client, Question, failure, leads_to, no_data};
-use taut_event::Waker;
+use taut_event::{Receiver, Sender, UNBOUNDED, Waker, channel};
 
 use crate::basics::OsEntropy;
 use crate::resolver::{ask_by_tcp, ask_by_udp};
@@ -89,7 +88,8 @@ pub(crate) struct StubAnswer {
 impl Upstream {
     /// Makes the end that the agent has; `waker` tells it of answers.
     pub(crate) fn new(waker: Waker) -> Self {
-        let (sender, answers) = channel();
+        // The agent sends here, too, and must not wait for itself. It takes all answers in each of its turns, and the lanes bound the questions.
+        let (sender, answers) = channel(UNBOUNDED);
         Self { waiting: Arc::default(), sender, answers, waker, troubles: SortedMap::new() }
     }
 
