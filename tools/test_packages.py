@@ -308,6 +308,18 @@ class Images(unittest.TestCase):
             self.assertEqual([listed["RepoTags"] for listed in read("manifest.json")], [["taut:0.2.0-amd64"], ["taut:0.2.0-armv7"]])
 
 
+class Flags(unittest.TestCase):
+    """Options of compilers."""
+
+    def test_what_is_outlined_is_in_the_programs_and_handles_no_packets(self):
+        lock = (root.ROOT / "Cargo.lock").read_text(encoding="utf-8")
+        fast = {f"taut-{name}" for name in ("lane", "wire", "tunnel", "noise", "filter", "udp", "tun", "aegis")}
+        for name in programs.SELDOM:
+            self.assertIn(f'name = "{name}"\n', lock)
+            self.assertNotIn(name, fast)
+        self.assertTrue(all(f'name = "{name}"\n' in lock for name in fast))
+
+
 class Sources(unittest.TestCase):
     def test_files_that_stay_the_same_are_not_written_again(self):
         with tempfile.TemporaryDirectory() as folder, mock.patch.dict(root.INSIDE, {"/src": Path(folder)}):
