@@ -36,7 +36,7 @@ class Program:
 
 
 NODE = Program("taut", "taut", "node of Taut, an encrypted overlay network that speaks WireGuard")
-TINY = Program("taut-tiny", "taut", "node of Taut without TLS and port mappings, for routers with little flash", features=(), instead_of="taut", kinds=("ipk",))
+TINY = Program("taut-tiny", "taut", "node of Taut for routers with little flash, without TLS and what the router's own system does", features=(), instead_of="taut", kinds=("ipk",))
 RELAY = Program("taut-relay", "taut-relay-server", "relay for nodes of Taut networks that no direct path connects")
 COORDINATOR = Program("taut-coordinator", "taut-coordinator", "coordinator of Taut networks: members, addresses and policy")
 # A package of its own, because a router has a TUN device and no room to waste; and in the image of the node, because containers often have no TUN device.

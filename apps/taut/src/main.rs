@@ -38,11 +38,13 @@ mod status;
 mod table;
 mod token;
 mod up;
+#[cfg(feature = "update")]
 mod update;
 mod verb;
 mod version;
 mod wg;
 mod why;
+mod without;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

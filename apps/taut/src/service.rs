@@ -2,10 +2,13 @@
 //!
 //! - this file: the command line, and what each command does;
 //! - `manager`: the service managers, which one a host has, and its commands;
-//! - `files`: what is installed for each of them, from the same files that packages have (`dist/`).
+//! - `files`: what is installed for each of them, from the same files that packages have (`dist/`);
+//! - `running`: the services that run now, for `taut update`.
 
 mod files;
 mod manager;
+#[cfg(feature = "update")]
+mod running;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -20,6 +23,8 @@ use crate::flags::{Word, Words, default_socket, unexpected};
 use crate::{output, table};
 use files::{MARK, Origin, Written, files, links, write};
 use manager::Manager;
+#[cfg(feature = "update")]
+pub(crate) use running::Running;
 
 pub(crate) const ARGUMENTS: &str = "[status | install | uninstall] [--manager NAME] [--no-start] [--root DIR] [--json]";
 
@@ -86,59 +91,6 @@ struct ServiceStatus {
     active: Option<bool>,
     /// Whether a daemon answers, started by whatever; `null` with `--root`.
     daemon_answers: Option<bool>,
-}
-
-/// The services of a program that a service manager runs at the moment: the node's, and those of its other networks.
-pub(crate) struct Running {
-    manager: Option<Manager>,
-    services: Vec<String>,
-    sockets: Vec<PathBuf>,
-}
-
-impl Running {
-    /// Finds them. A service that starts another program is left out.
-    pub(crate) fn find(program: &Path) -> Self {
-        let root = Path::new("/");
-        let starts = |manager: &Manager| {
-            let own = files(*manager, program).first().map(|file| below(root, file.path));
-            let file = manager.packaged(root).filter(|_| own.as_ref().is_none_or(|own| !own.exists())).or(own);
-            let text = file.and_then(|file| fs::read_to_string(file).ok()).unwrap_or_default();
-            text.split(|letter: char| letter.is_whitespace() || "=\"".contains(letter))
-                .any(|word| Path::new(word) == program)
-        };
-        let manager = Manager::find(root).filter(|manager| manager.runs() && starts(manager));
-        let mut found = Self { manager, services: Vec::new(), sockets: Vec::new() };
-        let Some(manager) = manager else { return found };
-        let others = files::other_networks(manager, root);
-        let mut add = |network: Option<&str>, socket| {
-            let service = manager.service(network);
-            if manager.is_active(&service) {
-                found.services.push(service);
-                found.sockets.push(socket);
-            }
-        };
-        add(None, default_socket());
-        for name in &others {
-            add(Some(name), chosen::socket(name));
-        }
-        found
-    }
-
-    /// Restarts them.
-    pub(crate) fn restart(&self) -> Result<(), Fault> {
-        let Some(manager) = self.manager else { return Ok(()) };
-        self.services.iter().try_for_each(|service| manager.restart(service))
-    }
-
-    /// Returns their names.
-    pub(crate) fn services(&self) -> &[String] {
-        &self.services
-    }
-
-    /// Returns the sockets on which their daemons answer.
-    pub(crate) fn sockets(&self) -> &[PathBuf] {
-        &self.sockets
-    }
 }
 
 pub(crate) fn run(words: Words) -> Result<(), Fault> {

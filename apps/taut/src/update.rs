@@ -54,8 +54,8 @@ const LARGEST: u64 = 4 << 10;
 /// The list of a release and its signature, as tools/shipping writes them.
 const LIST: &str = "RELEASE";
 const LIST_SIGNATURE: &str = "RELEASE.sig";
-/// This program in a release: a tiny one is replaced by a tiny one.
-const PROGRAM: &str = if cfg!(any(feature = "tls", feature = "portmap")) { "taut" } else { "taut-tiny" };
+/// This program in a release. The tiny one has no `taut update`, so a program that runs this is replaced by the full one.
+const PROGRAM: &str = "taut";
 /// This program's processor, by the names of tools/shipping/targets.py.
 const ARCHITECTURE: &str = match () {
     () if cfg!(target_arch = "x86_64") => "x86-64",

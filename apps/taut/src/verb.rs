@@ -2,9 +2,11 @@
 
 use crate::fault::{Fault, suggestion};
 use crate::flags::Words;
+#[cfg(feature = "update")]
+use crate::update;
 use crate::{
     accept, bugreport, config, daemon, down, hosts, ip, kill_switch, leave, log, metrics, netcheck, networks, output,
-    ping, rotate_key, service, set, status, up, update, version, wg, why,
+    ping, rotate_key, service, set, status, up, version, wg, why, without,
 };
 
 /// A verb of the command line.
@@ -163,6 +165,7 @@ const VERBS: &[Verb] = &[
         details: service::DETAILS,
         run: service::run,
     },
+    #[cfg(feature = "update")]
     Verb {
         name: "update",
         summary: "tell whether a newer release exists, or install it",
@@ -226,10 +229,11 @@ pub(crate) fn run(name: &str, words: Words) -> Result<(), Fault> {
     }
 }
 
-/// Returns the verb `name`.
+/// Returns the verb `name`. Fails with another reason if this build was made without it.
 pub(crate) fn find(name: &str) -> Result<&'static Verb, Fault> {
     let names = || VERBS.iter().map(|verb| verb.name).chain(["help"]);
-    VERBS.iter().find(|verb| verb.name == name).ok_or_else(|| Fault::unknown_verb(name, names()))
+    let unknown = || without::verb(name).unwrap_or_else(|| Fault::unknown_verb(name, names()));
+    VERBS.iter().find(|verb| verb.name == name).ok_or_else(unknown)
 }
 
 /// Returns the overview of all verbs, one per line.

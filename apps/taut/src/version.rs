@@ -6,25 +6,17 @@ use taut_agent::api::SCHEMA;
 use crate::client::Client;
 use crate::fault::Fault;
 use crate::flags::{Word, Words, default_socket, unexpected};
-use crate::output;
+use crate::{output, without};
 
 /// Version of this program.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
-
-/// Features that this program was built without: none, or those that the tiny build for routers leaves out.
-const WITHOUT: &[&str] = match (cfg!(feature = "tls"), cfg!(feature = "portmap")) {
-    (true, true) => &[],
-    (true, false) => &["portmap"],
-    (false, true) => &["tls"],
-    (false, false) => &["tls", "portmap"],
-};
 
 #[derive(Serialize)]
 struct Versions {
     schema: u32,
     version: &'static str,
     /// Features that the program lacks.
-    without: &'static [&'static str],
+    without: Vec<&'static str>,
     daemon: Option<String>,
 }
 
@@ -39,10 +31,11 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     }
     // A daemon that does not run or does not answer is no error here.
     let daemon = Client::connect(&socket).ok().and_then(|mut client| client.status().ok()).map(|status| status.version);
+    let without = without::names();
     if json {
-        return output::print_json(&Versions { schema: SCHEMA, version: VERSION, without: WITHOUT, daemon });
+        return output::print_json(&Versions { schema: SCHEMA, version: VERSION, without, daemon });
     }
     let daemon = daemon.as_deref().unwrap_or("not running");
-    let lacks = if WITHOUT.is_empty() { String::new() } else { format!(" (tiny: without {})", WITHOUT.join(", ")) };
+    let lacks = if without.is_empty() { String::new() } else { format!(" (tiny: without {})", without.join(", ")) };
     output::print(&format!("taut {VERSION}{lacks}\ndaemon {daemon}"))
 }

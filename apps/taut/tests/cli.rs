@@ -159,11 +159,18 @@ fn a_mistyped_word_is_recognised() {
 #[test]
 fn the_version_needs_no_daemon() {
     let version = env!("CARGO_PKG_VERSION");
-    assert_eq!(answer("version"), (0, format!("taut {version}\ndaemon not running\n"), String::new()));
-    assert_eq!(answer("--version").1, answer("version").1);
     let (code, stdout, _) = answer("version --json");
     let json: serde_json::Value = serde_json::from_str(&stdout).unwrap();
-    assert_eq!((code, json), (0, serde_json::json!({"schema": 1, "version": version, "without": [], "daemon": null})));
+    let without = json["without"].clone();
+    let names: Vec<&str> = without.as_array().unwrap().iter().map(|name| name.as_str().unwrap()).collect();
+    assert_eq!(names.contains(&"tls"), !cfg!(feature = "tls"));
+    assert_eq!(
+        (code, json),
+        (0, serde_json::json!({"schema": 1, "version": version, "without": without, "daemon": null}))
+    );
+    let lacks = if names.is_empty() { String::new() } else { format!(" (tiny: without {})", names.join(", ")) };
+    assert_eq!(answer("version"), (0, format!("taut {version}{lacks}\ndaemon not running\n"), String::new()));
+    assert_eq!(answer("--version").1, answer("version").1);
 }
 
 #[test]

@@ -154,6 +154,7 @@ impl Manager {
         carry_out(&self.command("stop", service))
     }
 
+    #[cfg(feature = "update")]
     pub(super) fn restart(self, service: &str) -> Result<(), Fault> {
         carry_out(&self.command("restart", service))
     }
