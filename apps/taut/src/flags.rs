@@ -342,6 +342,7 @@ pub(crate) fn levels(flag: &str, text: &str) -> Result<Levels, Fault> {
 }
 
 /// Checks the name of an interface.
+#[cfg(feature = "wg")]
 pub(crate) fn interface_name(flag: &str, text: &str) -> Result<String, Fault> {
     settings::interface_name(text).map_err(|what| Fault::usage(format!("{flag} {text}: {what}")))
 }

@@ -42,6 +42,7 @@ mod up;
 mod update;
 mod verb;
 mod version;
+#[cfg(feature = "wg")]
 mod wg;
 mod why;
 mod without;
@@ -56,11 +57,14 @@ use flags::Words;
 #[global_allocator]
 static HEAP: taut_heap::Heap = taut_heap::Heap;
 
+/// Name of the program for `wg-quick`, which gets only the interface as argument.
+const WG_PROGRAM: &str = "taut-wg";
+
 fn main() -> ExitCode {
     let json = std::env::args_os().any(|word| word == "--json");
     let mut arguments = std::env::args_os();
     let program = arguments.next().map(PathBuf::from);
-    if program.as_ref().and_then(|path| path.file_name()).is_some_and(|name| name == wg::PROGRAM) {
+    if program.as_ref().and_then(|path| path.file_name()).is_some_and(|name| name == WG_PROGRAM) {
         return finish(verb::run("wg", Words::new(arguments)), false);
     }
     let mut arguments = match chosen::take(arguments) {

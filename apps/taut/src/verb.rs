@@ -4,9 +4,11 @@ use crate::fault::{Fault, suggestion};
 use crate::flags::Words;
 #[cfg(feature = "update")]
 use crate::update;
+#[cfg(feature = "wg")]
+use crate::wg;
 use crate::{
     accept, bugreport, config, daemon, down, hosts, ip, kill_switch, leave, log, metrics, netcheck, networks, output,
-    ping, rotate_key, service, set, status, up, version, wg, why, without,
+    ping, rotate_key, service, set, status, up, version, why, without,
 };
 
 /// A verb of the command line.
@@ -173,6 +175,7 @@ const VERBS: &[Verb] = &[
         details: update::DETAILS,
         run: update::run,
     },
+    #[cfg(feature = "wg")]
     Verb {
         name: "wg",
         summary: "run a userspace WireGuard interface, configured with `wg`",

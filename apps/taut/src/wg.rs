@@ -11,10 +11,7 @@ use taut_base::MAX_LANES;
 use crate::fault::Fault;
 use crate::flags::{Word, Words, interface_name, unexpected};
 use crate::version::VERSION;
-use crate::{launch, output};
-
-/// Name of the program for `wg-quick`, which gets only the interface as argument.
-pub(crate) const PROGRAM: &str = "taut-wg";
+use crate::{WG_PROGRAM, launch, output};
 
 pub(crate) const ARGUMENTS: &str =
     "[-f|--foreground] [--lanes N] [--low-latency] [--no-tun-offload] [--no-udp-gso] [--no-udp-gro] INTERFACE";
@@ -61,7 +58,7 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
         match word {
             // Installers request the version with wireguard-go's flag.
             Word::Flag(flag) if flag == "--version" => {
-                return output::print(&format!("{PROGRAM} v{VERSION}"));
+                return output::print(&format!("{WG_PROGRAM} v{VERSION}"));
             }
             Word::Flag(flag) if flag == "-f" || flag == "--foreground" => foreground = true,
             Word::Flag(flag) if flag == "--lanes" => config.lanes = lanes(&words.value()?)?,

@@ -19,6 +19,11 @@ const FEATURES: &[Feature] = &[
         is_built: cfg!(feature = "update"),
         instead: Some("install packages with the router's package manager"),
     },
+    Feature {
+        name: "wg",
+        is_built: cfg!(feature = "wg"),
+        instead: Some("use the WireGuard of the router's kernel: `ip link add wg0 type wireguard`"),
+    },
 ];
 
 /// Returns the names of the features that this build lacks.

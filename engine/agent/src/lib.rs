@@ -24,7 +24,7 @@
 //! | `sandbox` | the rights that the daemon keeps | `api`, `config` |
 //! | `resolver` | the host's resolver, and the helper process that changes it | `api`, `basics`, `outside` |
 //! | `upstream` | servers of split domains, asked through the overlay | `basics`, `resolver` |
-//! | [`wg`] | `taut wg`: a plain WireGuard interface that the stock `wg` configures, without a network | `basics`, `lanes` |
+//! | [`wg`] | `taut wg`: a plain WireGuard interface that the stock `wg` configures, without a network; only with the feature `wg` | `basics`, `lanes` |
 //! | `subnets` | subnet routes: what this node advertises and accepts | |
 //! | `userspace` | the program with a TCP/IP stack that takes the place of a TUN device | `api`, `config`, `outside` |
 //! | `overlay` | a network that is up: TUN device, sockets, lanes, bridges, and the node between them | `api`, `basics`, `config`, `host`, `lanes`, `upstream`, `userspace` |
@@ -59,6 +59,7 @@ mod subnets;
 mod testkit;
 mod upstream;
 mod userspace;
+#[cfg(feature = "wg")]
 pub mod wg;
 
 pub use config::{AnswerFilter, DaemonConfig, SEARCH_SOCKETS};

@@ -10,7 +10,8 @@ use std::process::{Command, Stdio};
 
 use taut_agent::wg;
 
-use super::{FOREGROUND, Log, PROGRAM};
+use super::{FOREGROUND, Log};
+use crate::WG_PROGRAM;
 use crate::fault::Fault;
 
 /// Environment variable that is set only for the new process.
@@ -39,7 +40,7 @@ pub(super) fn start(config: &wg::WgConfig, log: Log) -> Result<(), Fault> {
     };
     let keeps_error_output = matches!(log, Log::Error | Log::Verbose);
     let mut child = Command::new(std::env::current_exe().map_err(failed)?)
-        .arg0(PROGRAM)
+        .arg0(WG_PROGRAM)
         .args(switches(config).map(Cow::into_owned))
         .arg(&config.interface)
         .current_dir("/")
