@@ -31,6 +31,7 @@ mod output;
 mod peers;
 mod ping;
 mod rotate_key;
+#[cfg(feature = "service")]
 mod service;
 mod set;
 mod ssh;

@@ -2,13 +2,15 @@
 
 use crate::fault::{Fault, suggestion};
 use crate::flags::Words;
+#[cfg(feature = "service")]
+use crate::service;
 #[cfg(feature = "update")]
 use crate::update;
 #[cfg(feature = "wg")]
 use crate::wg;
 use crate::{
     accept, bugreport, config, daemon, down, hosts, ip, kill_switch, leave, log, metrics, netcheck, networks, output,
-    ping, rotate_key, service, set, status, up, version, why, without,
+    ping, rotate_key, set, status, up, version, why, without,
 };
 
 /// A verb of the command line.
@@ -160,6 +162,7 @@ const VERBS: &[Verb] = &[
         details: daemon::DETAILS,
         run: daemon::run,
     },
+    #[cfg(feature = "service")]
     Verb {
         name: "service",
         summary: "have the service manager of this host start the daemon",

@@ -24,6 +24,11 @@ const FEATURES: &[Feature] = &[
         is_built: cfg!(feature = "wg"),
         instead: Some("use the WireGuard of the router's kernel: `ip link add wg0 type wireguard`"),
     },
+    Feature {
+        name: "service",
+        is_built: cfg!(feature = "service"),
+        instead: Some("use the service that the package installed: `/etc/init.d/taut enable`, `start` and `status`"),
+    },
 ];
 
 /// Returns the names of the features that this build lacks.
