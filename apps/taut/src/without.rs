@@ -29,6 +29,7 @@ const FEATURES: &[Feature] = &[
         is_built: cfg!(feature = "service"),
         instead: Some("use the service that the package installed: `/etc/init.d/taut enable`, `start` and `status`"),
     },
+    Feature { name: "aegis", is_built: cfg!(feature = "aegis"), instead: None },
 ];
 
 /// Returns the names of the features that this build lacks.

@@ -1,9 +1,13 @@
 //! Authenticated encryption (AEAD): ChaCha20-Poly1305 (RFC 8439), AES-256-GCM (NIST SP 800-38D) and AEGIS-256X4 (RFC 10032).
 //!
 //! [`Aead`] is the interface to a library; [`Ring`] is the library that ships, and [`Aegis`] has the one cipher that it lacks. `AwsLc` is built with the
-//! feature `aws-lc`, for comparison. All pass the same conformance suite, and `make bench-aead` measures them. The library of [`AeadKey`] is chosen at
+//! feature `aws-lc`, for comparison, and [`Aegis`] is empty without the feature `aegis`. All pass the same conformance suite, and `make bench-aead` measures them. The library of [`AeadKey`] is chosen at
 //! compile time, which costs nothing per packet.
 
+#[cfg(feature = "aegis")]
+mod aegis;
+#[cfg(not(feature = "aegis"))]
+#[path = "aead/no_aegis.rs"]
 mod aegis;
 #[cfg(feature = "aws-lc")]
 mod aws_lc;
@@ -90,7 +94,10 @@ impl AeadKey {
         Self(Key::Library(DefaultAead::new(Cipher::Aes256Gcm, key)))
     }
 
-    /// Returns an AEGIS-256X4 key. It is slow on a processor without vector AES instructions.
+    /// Returns an AEGIS-256X4 key. It is slow on a processor for which [`Aegis::is_fast`] returns false.
+    ///
+    /// # Panics
+    /// In a program without the feature `aegis`, whose nodes neither offer nor accept the cipher because it is never fast there.
     pub fn aegis_256x4(key: &[u8; 32]) -> Self {
         Self(Key::Aegis(Aegis::new(Cipher::Aegis256X4, key)))
     }

@@ -11,6 +11,13 @@ pub struct Aegis {
     key: Zeroizing<[u8; taut_aegis::KEY]>,
 }
 
+impl Aegis {
+    /// Returns true if this processor has vector AES instructions. Without them AES-256-GCM is faster.
+    pub fn is_fast() -> bool {
+        Aegis256X4::detect().is_fast()
+    }
+}
+
 /// Returns the nonce, with zeros behind it.
 fn full(nonce: [u8; NONCE]) -> [u8; taut_aegis::NONCE] {
     let mut bytes = [0; taut_aegis::NONCE];
