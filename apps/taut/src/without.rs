@@ -30,6 +30,7 @@ const FEATURES: &[Feature] = &[
         instead: Some("use the service that the package installed: `/etc/init.d/taut enable`, `start` and `status`"),
     },
     Feature { name: "aegis", is_built: cfg!(feature = "aegis"), instead: None },
+    Feature { name: "desktop-dns", is_built: cfg!(feature = "desktop-dns"), instead: None },
 ];
 
 /// Returns the names of the features that this build lacks.

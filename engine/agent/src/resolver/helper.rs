@@ -10,12 +10,11 @@ use std::time::{Duration, Instant};
 use taut_event::{DirectoryWatch, Events, Interest, Poller, Signal, Signals, new_session};
 use taut_netlink::Netlink;
 
+use super::desktop;
 use super::dnsmasq::{self, Dnsmasq};
 use super::file::{self, ResolvFile};
 use super::forward::Forwarder;
 use super::hook::Hook;
-use super::resolvconf::{self, Resolvconf};
-use super::resolved::Resolved;
 use super::servers::{RESOLV_CONF, search_domains};
 use super::surroundings::Facts;
 use super::{MAX_MESSAGE, Order, Report, Wanted, check};
@@ -89,7 +88,7 @@ fn watch_resolv_conf(poller: &Poller) -> Option<DirectoryWatch> {
 fn recover() {
     file::recover();
     dnsmasq::recover();
-    resolvconf::recover();
+    desktop::recover();
 }
 
 struct Helper {
@@ -303,9 +302,8 @@ fn fitting_back_end(found: ResolverBackEnd, wanted: &Wanted) -> ResolverBackEnd 
 
 fn new_hook(back_end: ResolverBackEnd, forwarder: &Forwarder) -> Box<dyn Hook> {
     match back_end {
-        ResolverBackEnd::SystemdResolved => Box::<Resolved>::default(),
+        ResolverBackEnd::SystemdResolved | ResolverBackEnd::Resolvconf => desktop::hook(back_end, forwarder),
         ResolverBackEnd::NetworkmanagerDnsmasq | ResolverBackEnd::Dnsmasq => Box::new(Dnsmasq::new(back_end)),
-        ResolverBackEnd::Resolvconf => Box::new(Resolvconf::new(forwarder.clone())),
         ResolverBackEnd::File | ResolverBackEnd::Other => Box::new(ResolvFile::new(forwarder.clone())),
     }
 }

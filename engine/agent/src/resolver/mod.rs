@@ -10,6 +10,7 @@
 //! - `servers`, `marks`: the text of `/etc/resolv.conf`, and whose a file is;
 //! - `hook`: what every back-end can do;
 //! - `resolved`, `dnsmasq`, `resolvconf`, `file`: the back-ends;
+//! - `desktop`: chooses those of them that a router does not need, with the feature `desktop-dns`; `no_desktop` replaces it in a build without;
 //! - `forward`: the forwarder for hosts whose resolver cannot send some names elsewhere;
 //! - `messages`: how it asks a server, and reads and writes a connection;
 //! - `asked`: what ends a loop between the forwarder and a server of the host;
@@ -20,6 +21,11 @@ mod care;
 mod check;
 mod client;
 mod command;
+#[cfg(feature = "desktop-dns")]
+mod desktop;
+#[cfg(not(feature = "desktop-dns"))]
+#[path = "no_desktop.rs"]
+mod desktop;
 mod dnsmasq;
 mod file;
 mod forward;
@@ -29,7 +35,9 @@ mod launch;
 mod marks;
 mod messages;
 mod processes;
+#[cfg(feature = "desktop-dns")]
 mod resolvconf;
+#[cfg(feature = "desktop-dns")]
 mod resolved;
 mod servers;
 mod surroundings;
