@@ -29,7 +29,7 @@ const FEATURES: &[Feature] = &[
         is_built: cfg!(feature = "service"),
         instead: Some("use the service that the package installed: `/etc/init.d/taut enable`, `start` and `status`"),
     },
-    Feature { name: "aegis", is_built: cfg!(feature = "aegis"), instead: None },
+    Feature { name: "aes", is_built: cfg!(feature = "aes"), instead: None },
     Feature { name: "desktop-dns", is_built: cfg!(feature = "desktop-dns"), instead: None },
 ];
 

@@ -1,12 +1,12 @@
 //! Authenticated encryption (AEAD): ChaCha20-Poly1305 (RFC 8439), AES-256-GCM (NIST SP 800-38D) and AEGIS-256X4 (RFC 10032).
 //!
 //! [`Aead`] is the interface to a library; [`Ring`] is the library that ships, and [`Aegis`] has the one cipher that it lacks. `AwsLc` is built with the
-//! feature `aws-lc`, for comparison, and [`Aegis`] is empty without the feature `aegis`. All pass the same conformance suite, and `make bench-aead` measures them. The library of [`AeadKey`] is chosen at
+//! feature `aws-lc`, for comparison. Without the feature `aes`, [`Ring`] has ChaCha20-Poly1305 alone, and [`Aegis`] no cipher. All pass the same conformance suite, and `make bench-aead` measures them. The library of [`AeadKey`] is chosen at
 //! compile time, which costs nothing per packet.
 
-#[cfg(feature = "aegis")]
+#[cfg(feature = "aes")]
 mod aegis;
-#[cfg(not(feature = "aegis"))]
+#[cfg(not(feature = "aes"))]
 #[path = "aead/no_aegis.rs"]
 mod aegis;
 #[cfg(feature = "aws-lc")]
@@ -90,6 +90,9 @@ impl AeadKey {
     }
 
     /// Returns an AES-256-GCM key.
+    ///
+    /// # Panics
+    /// In a program without the feature `aes`, whose nodes neither offer nor accept the cipher.
     pub fn aes_256_gcm(key: &[u8; 32]) -> Self {
         Self(Key::Library(DefaultAead::new(Cipher::Aes256Gcm, key)))
     }
@@ -97,7 +100,7 @@ impl AeadKey {
     /// Returns an AEGIS-256X4 key. It is slow on a processor for which [`Aegis::is_fast`] returns false.
     ///
     /// # Panics
-    /// In a program without the feature `aegis`, whose nodes neither offer nor accept the cipher because it is never fast there.
+    /// In a program without the feature `aes`, whose nodes neither offer nor accept the cipher.
     pub fn aegis_256x4(key: &[u8; 32]) -> Self {
         Self(Key::Aegis(Aegis::new(Cipher::Aegis256X4, key)))
     }

@@ -1,4 +1,4 @@
-//! The module that replaces `aegis` in a program built without the feature `aegis`: the cipher is not fast, so no session uses it.
+//! The module that replaces `aegis` in a program built without the feature `aes`: the cipher is not fast, so no session uses it.
 
 use std::convert::Infallible;
 

@@ -1,6 +1,8 @@
 //! AEAD by the crate `ring`, which is small and brings prebuilt assembly. It seals in place only.
 
-use ring::aead::{AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
+#[cfg(feature = "aes")]
+use ring::aead::AES_256_GCM;
+use ring::aead::{Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
 use super::{Aead, Cipher, NONCE, TAG};
 
@@ -8,13 +10,17 @@ use super::{Aead, Cipher, NONCE, TAG};
 pub struct Ring(LessSafeKey);
 
 impl Aead for Ring {
+    #[cfg(feature = "aes")]
     const CIPHERS: &'static [Cipher] = &[Cipher::ChaCha20Poly1305, Cipher::Aes256Gcm];
+    #[cfg(not(feature = "aes"))]
+    const CIPHERS: &'static [Cipher] = &[Cipher::ChaCha20Poly1305];
 
     fn new(cipher: Cipher, key: &[u8; 32]) -> Self {
         let algorithm = match cipher {
             Cipher::ChaCha20Poly1305 => &CHACHA20_POLY1305,
+            #[cfg(feature = "aes")]
             Cipher::Aes256Gcm => &AES_256_GCM,
-            Cipher::Aegis256X4 => unreachable!("it is not one of CIPHERS"),
+            _ => unreachable!("it is not one of CIPHERS"),
         };
         match UnboundKey::new(algorithm, key) {
             Ok(key) => Self(LessSafeKey::new(key)),

@@ -18,7 +18,7 @@ fn vectors_of(cipher: Cipher) -> Option<TestName> {
 macro_rules! suite {
     ($($check:ident)+) => {
         mod ring { $(#[test] fn $check() { super::$check::<super::Ring>(); })+ }
-        #[cfg(feature = "aegis")]
+        #[cfg(feature = "aes")]
         mod aegis { $(#[test] fn $check() { super::$check::<super::Aegis>(); })+ }
         #[cfg(feature = "aws-lc")]
         mod aws_lc_rs { $(#[test] fn $check() { super::$check::<super::AwsLc>(); })+ }
@@ -111,7 +111,7 @@ fn whatever_is_altered_is_refused<A: Aead>() {
 }
 
 /// Each cipher refuses what the others sealed with the same key and nonce.
-#[cfg(feature = "aegis")]
+#[cfg(feature = "aes")]
 #[test]
 fn another_cipher_is_refused() {
     let makers: [fn(&[u8; 32]) -> AeadKey; 3] = [AeadKey::new, AeadKey::aes_256_gcm, AeadKey::aegis_256x4];

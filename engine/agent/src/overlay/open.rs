@@ -11,7 +11,7 @@ use crate::config::DaemonConfig;
 use crate::lanes::{RECEIVE_BUFFER, SEND_BUFFER};
 
 /// Returns those of the allowed suites that this processor seals fast and in constant time (protocol.md 1.10): AES needs AES instructions, and carry-less
-/// multiplication for GCM; AEGIS-256X4 needs vector AES instructions, and a program that was built with it.
+/// multiplication for GCM; AEGIS-256X4 needs vector AES instructions. A program that was built without the feature `aes` has neither.
 pub(super) fn suites(allowed: Suites) -> Suites {
     #[cfg(target_arch = "x86_64")]
     let gcm = std::arch::is_x86_feature_detected!("aes") && std::arch::is_x86_feature_detected!("pclmulqdq");
@@ -19,7 +19,7 @@ pub(super) fn suites(allowed: Suites) -> Suites {
     let gcm = std::arch::is_aarch64_feature_detected!("aes") && std::arch::is_aarch64_feature_detected!("pmull");
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let gcm = false;
-    let fast = [(Suite::Aes256Gcm, gcm), (Suite::Aegis256X4, Aegis::is_fast())];
+    let fast = [(Suite::Aes256Gcm, gcm && cfg!(feature = "aes")), (Suite::Aegis256X4, Aegis::is_fast())];
     let usable = fast.into_iter().filter(|(suite, fast)| *fast && allowed.has(*suite));
     usable.fold(Suites::STOCK, |suites, (suite, _)| suites.with(suite))
 }
