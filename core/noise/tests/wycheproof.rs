@@ -58,6 +58,7 @@ fn chacha20_poly1305() {
 }
 
 #[test]
+#[cfg(feature = "aes")]
 fn aes_256_gcm() {
     let tests = vectors(TestName::AesGcm, 96);
     assert!(tests.len() > 60, "{} vectors", tests.len());
