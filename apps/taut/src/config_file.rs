@@ -177,6 +177,7 @@ mod tests {
         assert!(found[9].starts_with("line 10, column 13: log-level = loud: "), "{}", found[9]);
     }
 
+    #[cfg(feature = "userspace")]
     #[test]
     fn the_example_has_every_setting_with_its_default_or_an_example() {
         let example = include_str!("../../../dist/taut.toml");

@@ -128,17 +128,39 @@ macro_rules! place_details {
 }
 pub(crate) use place_details;
 
-/// The help text of the settings.
-macro_rules! setting_details {
+/// The help text of the device, and of the services of a daemon without one.
+#[cfg(feature = "userspace")]
+macro_rules! device_details {
     () => {
         "\
---port N           UDP port (default: that of the last run, else 8288, else any free one)
---lanes N          threads that move packets, 1 to 16; each uses a UDP port (default auto: one, and more while several flows need them)
 --tun NAME         name of the TUN device (default taut0); `userspace` needs none, no root and no capability: programs use what follows (docs/containers.md)
 --socks5 ADDRESS   userspace: a SOCKS5 proxy into the network (PORT on 127.0.0.1, or IP:PORT; default none)
 --http-proxy ADDRESS  userspace: the same as an HTTP proxy (CONNECT, and http:// URLs)
 --forward LIST     userspace: local ports that lead to peers: LOCAL=PEER:PORT with commas, such as 2222=nas:22; may be repeated
 --publish LIST     userspace: ports of this node that lead to programs: PORT=LOCAL with commas, such as 80=127.0.0.1:8080; may be repeated
+"
+    };
+}
+#[cfg(not(feature = "userspace"))]
+macro_rules! device_details {
+    () => {
+        "\
+--tun NAME         name of the TUN device (default taut0)
+"
+    };
+}
+pub(crate) use device_details;
+
+/// The help text of the settings.
+macro_rules! setting_details {
+    () => {
+        concat!(
+            "\
+--port N           UDP port (default: that of the last run, else 8288, else any free one)
+--lanes N          threads that move packets, 1 to 16; each uses a UDP port (default auto: one, and more while several flows need them)
+",
+            $crate::flags::device_details!(),
+            "\
 --mtu N            MTU of the TUN device, 1280 to 65440 (default auto: the longest packet that a path carries, which is measured)
 --advertise-routes LIST  offer the networks behind this host to other nodes, once approved: prefixes with commas, such as 192.168.10.0/24;
                    `10.1.0.0/24 as 10.201.0.0/24` offers it under other addresses
@@ -169,6 +191,7 @@ macro_rules! setting_details {
 --suites LIST      ciphers for data between Taut nodes: AEGIS256X4, AES256GCM, ChaCha20Poly1305 (default: all that this processor has fast; the
                    first of them that both ends have is used, and the last one is always available)
 --no-aes           short for --suites ChaCha20Poly1305"
+        )
     };
 }
 pub(crate) use setting_details;
@@ -219,11 +242,13 @@ impl DaemonFlags {
     }
 
     /// Gives the daemon a userspace network instead of a TUN device.
+    #[cfg(feature = "userspace")]
     pub(crate) fn choose_userspace(&mut self) -> Result<(), Fault> {
         self.give("tun", "userspace")
     }
 
     /// Gives the daemon this flag.
+    #[cfg(feature = "userspace")]
     pub(crate) fn give(&mut self, name: &str, value: &str) -> Result<(), Fault> {
         let setting = settings::find(name).ok_or_else(|| Fault::usage(format!("there is no setting `{name}`")))?;
         add(&mut self.given, setting, Origin::Flag, value)

@@ -1,20 +1,26 @@
 //! Starts a daemon in the background, and checks that the host can run one.
 
-use std::fs::{self, DirBuilder, File, OpenOptions};
+#[cfg(feature = "userspace")]
+mod userspace;
+#[cfg(not(feature = "userspace"))]
+#[path = "launch/no_userspace.rs"]
+mod userspace;
+
+use std::fs::{self, DirBuilder, File};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use taut_agent::DaemonConfig;
-use taut_agent::settings::Origin;
 use taut_event::append_regular_no_link;
 
 use crate::client::{Client, NoDaemon};
 use crate::fault::Fault;
 use crate::flags::DaemonFlags;
-use crate::output;
+
+pub(crate) use userspace::{do_without_device, forget, note_userspace, recall_userspace};
 
 /// The device that creates TUN interfaces.
 const TUN_DEVICE: &str = "/dev/net/tun";
@@ -22,11 +28,6 @@ const TUN_DEVICE: &str = "/dev/net/tun";
 const CAP_NET_ADMIN: u32 = 12;
 /// File in the state directory that gets the daemon's output.
 const LOG: &str = "daemon.log";
-/// Empty file in the state directory while the last daemon that `taut up` started had a userspace network.
-const RAN_USERSPACE: &str = "userspace";
-/// The settings that need a TUN device, each with the value that a daemon without a device gets.
-const WITHOUT_DEVICE: [(&str, &str); 4] =
-    [("exit-node", "none"), ("kill-switch", "false"), ("advertise-exit-node", "false"), ("advertise-routes", "none")];
 /// Size beyond which the log is deleted at the next start, 1 MiB: the log is only for the last few starts.
 const MAX_LOG: u64 = 1024 * 1024;
 /// Time between two attempts to connect to a new daemon.
@@ -38,69 +39,16 @@ pub(crate) fn check_host(config: &DaemonConfig) -> Result<(), Fault> {
     if config.is_userspace() { Ok(()) } else { check_device() }
 }
 
-/// Gives a new daemon a userspace network if the last one of this node had one, no setting says otherwise or needs a device, and this host has no TUN device for it. Flags hold for one daemon, and
-/// a user without rights would have to repeat that one for each command that starts another.
-pub(crate) fn recall_userspace(flags: &mut DaemonFlags) -> Result<(), Fault> {
-    if !flags.state.join(RAN_USERSPACE).exists() || has_device(flags)? {
-        return Ok(());
-    }
-    // A setting that needs a device was given since: the user learns what the device needs, and not of a network that nobody chose.
-    if let Some(recalled) = with_userspace(flags)? {
-        *flags = recalled;
-        output::complain(
-            "taut: this host has no TUN device for this user, and the last daemon of this node had a userspace network: this one has it, too",
-        );
-    }
-    Ok(())
-}
-
-/// Returns the flags with a userspace network, or `None` if a setting does not go with one.
-fn with_userspace(flags: &DaemonFlags) -> Result<Option<DaemonFlags>, Fault> {
-    let mut flags = flags.clone();
-    flags.choose_userspace()?;
-    let conflict = taut_agent::conflict(&flags.clone().resolve()?.config);
-    Ok(conflict.is_none().then_some(flags))
-}
-
-/// Gives a new daemon a userspace network if this host has no TUN device for it, and takes away for this daemon what needs one: a daemon that only leaves the network needs none of it.
-pub(crate) fn do_without_device(flags: &mut DaemonFlags) -> Result<(), Fault> {
-    if has_device(flags)? { Ok(()) } else { take_device_away(flags) }
-}
-
-fn take_device_away(flags: &mut DaemonFlags) -> Result<(), Fault> {
-    WITHOUT_DEVICE.iter().try_for_each(|(name, value)| flags.give(name, value))?;
-    flags.choose_userspace()
-}
-
-/// Returns true if a setting chooses the device, or this host has a TUN device.
-fn has_device(flags: &DaemonFlags) -> Result<bool, Fault> {
-    let origin = flags.clone().resolve()?.config.given.origin("tun");
-    Ok(!matches!(origin, None | Some(Origin::Network)) || check_device().is_ok())
-}
-
-/// Forgets how the last daemon ran. For a node that has left its network.
-pub(crate) fn forget(state: &Path) {
-    let _ = fs::remove_file(state.join(RAN_USERSPACE));
-}
-
-/// Notes in the state directory whether this daemon has a userspace network. Without the note the next command asks for the flag. For a daemon that stays: how one ran that only left the network
-/// says nothing about the next.
-pub(crate) fn note_userspace(flags: &DaemonFlags) {
-    let is_userspace = flags.clone().resolve().is_ok_and(|resolved| resolved.config.is_userspace());
-    if is_userspace {
-        // An existing file, or a link of another user, is left as it is.
-        let _ = OpenOptions::new().write(true).create_new(true).mode(0o600).open(flags.state.join(RAN_USERSPACE));
-    } else {
-        forget(&flags.state);
-    }
-}
-
 /// Checks what a TUN device needs: privileges, and `/dev/net/tun`.
 pub(crate) fn check_device() -> Result<(), Fault> {
     if !may_administer_networks() {
         return Err(Fault::failed(
             "a TUN device and routes need root, or the capability CAP_NET_ADMIN",
-            "try again with sudo (in a container: --cap-add NET_ADMIN), or without both with `--tun userspace` (see `taut help daemon`)",
+            if cfg!(feature = "userspace") {
+                "try again with sudo (in a container: --cap-add NET_ADMIN), or without both with `--tun userspace` (see `taut help daemon`)"
+            } else {
+                "try again as root (in a container: --cap-add NET_ADMIN)"
+            },
         ));
     }
     let missing = match fs::metadata(TUN_DEVICE) {
@@ -110,9 +58,13 @@ pub(crate) fn check_device() -> Result<(), Fault> {
     };
     Err(Fault::failed(
         format!("{TUN_DEVICE} cannot be used: {missing}"),
-        format!(
-            "load it with `modprobe tun` (in a container: --device {TUN_DEVICE}), or do without it with `--tun userspace`"
-        ),
+        if cfg!(feature = "userspace") {
+            format!(
+                "load it with `modprobe tun` (in a container: --device {TUN_DEVICE}), or do without it with `--tun userspace`"
+            )
+        } else {
+            String::from("install it with `opkg install kmod-tun`, or load it with `modprobe tun`")
+        },
     ))
 }
 

@@ -80,6 +80,7 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
     let status = client.status()?;
     peers::must_run(&status)?;
     let peer = peers::find(&status, &options.peer)?;
+    #[cfg(feature = "userspace")]
     if status.userspace.is_some() {
         // The host would send them to the overlay address on its own link, in the clear.
         return Err(Fault::failed(

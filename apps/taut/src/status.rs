@@ -3,6 +3,7 @@
 mod exit;
 mod offloads;
 mod routes;
+#[cfg(feature = "userspace")]
 mod userspace;
 
 pub(crate) use routes::hidden;
@@ -143,6 +144,7 @@ fn surroundings(status: &Status) -> String {
     rows.extend(status.exit.iter().flat_map(exit::rows));
     rows.extend(status.kill_switch.iter().map(exit::kill_switch));
     rows.extend(status.relays.iter().map(|status| vec![String::from("relay"), relay(status)]));
+    #[cfg(feature = "userspace")]
     rows.extend(status.userspace.iter().flat_map(userspace::rows));
     rows.extend(status.me.iter().map(|_| vec![String::from("sandbox"), sandbox(status.sandbox.as_ref())]));
     table::columns(&rows)

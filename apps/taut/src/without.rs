@@ -31,6 +31,7 @@ const FEATURES: &[Feature] = &[
     },
     Feature { name: "aes", is_built: cfg!(feature = "aes"), instead: None },
     Feature { name: "desktop-dns", is_built: cfg!(feature = "desktop-dns"), instead: None },
+    Feature { name: "userspace", is_built: cfg!(feature = "userspace"), instead: None },
 ];
 
 /// Returns the names of the features that this build lacks.

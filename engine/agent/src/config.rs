@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use taut_event::ServiceManager;
+#[cfg(feature = "userspace")]
 use taut_proxy::{Forward, Publish};
 use taut_wire::control::Suites;
 
@@ -59,12 +60,16 @@ pub struct DaemonConfig {
     /// Name of the TUN device; `userspace` for none.
     pub tun_name: String,
     /// Where the SOCKS5 proxy of a userspace network listens.
+    #[cfg(feature = "userspace")]
     pub socks5: Option<SocketAddr>,
     /// Where the HTTP proxy of a userspace network listens.
+    #[cfg(feature = "userspace")]
     pub http_proxy: Option<SocketAddr>,
     /// Local ports that lead to ports of peers, in a userspace network.
+    #[cfg(feature = "userspace")]
     pub forwards: Vec<Forward>,
     /// Ports of this node's overlay addresses that lead to programs, in a userspace network.
+    #[cfg(feature = "userspace")]
     pub publish: Vec<Publish>,
     /// MTU of the TUN device, in bytes; `None` if it follows the packet limits of the paths.
     pub mtu: Option<u16>,
@@ -126,7 +131,7 @@ pub struct DaemonConfig {
 impl DaemonConfig {
     /// Returns true if the node has no TUN device: a program with a TCP/IP stack takes its packets.
     pub fn is_userspace(&self) -> bool {
-        self.tun_name == USERSPACE
+        cfg!(feature = "userspace") && self.tun_name == USERSPACE
     }
 }
 
@@ -138,9 +143,13 @@ impl Default for DaemonConfig {
             port: None,
             lanes: None,
             tun_name: String::from("taut0"),
+            #[cfg(feature = "userspace")]
             socks5: None,
+            #[cfg(feature = "userspace")]
             http_proxy: None,
+            #[cfg(feature = "userspace")]
             forwards: Vec::new(),
+            #[cfg(feature = "userspace")]
             publish: Vec::new(),
             mtu: None,
             tun_offload: true,

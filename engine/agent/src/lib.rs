@@ -26,7 +26,7 @@
 //! | `upstream` | servers of split domains, asked through the overlay | `basics`, `resolver` |
 //! | [`wg`] | `taut wg`: a plain WireGuard interface that the stock `wg` configures, without a network; only with the feature `wg` | `basics`, `lanes` |
 //! | `subnets` | subnet routes: what this node advertises and accepts | |
-//! | `userspace` | the program with a TCP/IP stack that takes the place of a TUN device | `api`, `config`, `outside` |
+//! | `userspace` | the program with a TCP/IP stack that takes the place of a TUN device; only with the feature `userspace` | `api`, `config`, `outside` |
 //! | `overlay` | a network that is up: TUN device, sockets, lanes, bridges, and the node between them | `api`, `basics`, `config`, `host`, `lanes`, `upstream`, `userspace` |
 //! | `status` | an overlay described for users, and why a path is as it is | `api`, `overlay` |
 //! | `daemon` | the loop of the agent thread, with the membership and the coordinator's news | all but `wg` |
@@ -58,6 +58,10 @@ mod subnets;
 #[cfg(test)]
 mod testkit;
 mod upstream;
+#[cfg(feature = "userspace")]
+mod userspace;
+#[cfg(not(feature = "userspace"))]
+#[path = "no_userspace.rs"]
 mod userspace;
 #[cfg(feature = "wg")]
 pub mod wg;

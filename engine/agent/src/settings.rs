@@ -74,6 +74,20 @@ macro_rules! value {
     };
 }
 
+/// Declares a setting with a value that this build lacks: it is refused, and not ignored.
+#[cfg(not(feature = "userspace"))]
+macro_rules! lacking {
+    ($name:literal, $kind:ident, $effect:ident, $what:literal) => {
+        Setting {
+            name: $name,
+            kind: Kind::$kind,
+            effect: Effect::$effect,
+            apply: |_, text| values::lacking(text, $what),
+            show: |_| String::from("none"),
+        }
+    };
+}
+
 /// Declares a switch.
 macro_rules! switch {
     ($name:literal, $effect:ident, $field:ident) => {
@@ -91,13 +105,25 @@ macro_rules! switch {
 pub static SETTINGS: &[Setting] = &[
     value!("port", Number, NextStart, port, values::port, |port: &Option<u16>| values::or_auto(*port)),
     value!("lanes", Number, NextStart, lanes, values::lanes, |lanes: &Option<u8>| values::or_auto(*lanes)),
-    value!("tun", Text, NextStart, tun_name, interface_name, |name: &String| name.clone()),
+    value!("tun", Text, NextStart, tun_name, values::tun, |name: &String| name.clone()),
+    #[cfg(feature = "userspace")]
     value!("socks5", Number, NextStart, socks5, values::listen, |address: &Option<_>| values::or_none(*address)),
+    #[cfg(feature = "userspace")]
     value!("http-proxy", Number, NextStart, http_proxy, values::listen, |address: &Option<_>| values::or_none(
         *address
     )),
+    #[cfg(feature = "userspace")]
     value!("forward", List, NextStart, forwards, values::forwards, |forwards: &Vec<_>| values::show_list(forwards)),
+    #[cfg(feature = "userspace")]
     value!("publish", List, NextStart, publish, values::published, |publish: &Vec<_>| values::show_list(publish)),
+    #[cfg(not(feature = "userspace"))]
+    lacking!("socks5", Number, NextStart, "userspace networks"),
+    #[cfg(not(feature = "userspace"))]
+    lacking!("http-proxy", Number, NextStart, "userspace networks"),
+    #[cfg(not(feature = "userspace"))]
+    lacking!("forward", List, NextStart, "userspace networks"),
+    #[cfg(not(feature = "userspace"))]
+    lacking!("publish", List, NextStart, "userspace networks"),
     value!("mtu", Number, NextStart, mtu, values::mtu, |mtu: &Option<u16>| values::or_auto(*mtu)),
     Setting {
         name: "advertise-routes",

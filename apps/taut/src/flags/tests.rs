@@ -44,6 +44,7 @@ fn daemon_flags_one_by_one() {
         ("--lanes 16", DaemonConfig { lanes: Some(16), ..usual.clone() }),
         ("--no-tun-steering", DaemonConfig { tun_steering: false, ..usual.clone() }),
         ("--tun t-1.a", DaemonConfig { tun_name: "t-1.a".into(), ..usual.clone() }),
+        #[cfg(feature = "userspace")]
         (
             "--tun userspace --socks5 1080 --publish 80=8080 --publish 22=22",
             DaemonConfig {
@@ -53,6 +54,7 @@ fn daemon_flags_one_by_one() {
                 ..usual.clone()
             },
         ),
+        #[cfg(feature = "userspace")]
         (
             "--forward none --forward 1=a:1 --forward 2=b:2,3=c:3",
             DaemonConfig {
@@ -112,10 +114,20 @@ fn wrong_flags_are_named() {
         ("--suites AES", "`AES` is not a suite; write some of AEGIS256X4, AES256GCM, ChaCha20Poly1305"),
         ("--suites AES256GCN", "did you mean `AES256GCM`?"),
         ("--suites=", "`` is not a suite"),
+        #[cfg(feature = "userspace")]
         ("--forward 1=a:1,1=b:1", "each local port once"),
+        #[cfg(feature = "userspace")]
         ("--forward nas:22", "write LOCAL=PEER:PORT"),
+        #[cfg(feature = "userspace")]
         ("--publish 80=nas:80", "write PORT=LOCAL"),
+        #[cfg(feature = "userspace")]
         ("--socks5 0", "127.0.0.1:1080"),
+        #[cfg(not(feature = "userspace"))]
+        ("--tun userspace", "built without userspace networks"),
+        #[cfg(not(feature = "userspace"))]
+        ("--socks5 1080", "built without userspace networks"),
+        #[cfg(not(feature = "userspace"))]
+        ("--forward 1=a:1", "take the setting away"),
         ("--advertise-routes lan", "`lan` is no route"),
         ("--advertise-routes 0.0.0.0/0", "`--advertise-exit-node` offers the way"),
         ("--exit-node a/b", "the name of a node"),

@@ -1,3 +1,5 @@
+#[cfg(feature = "userspace")]
+use super::userspace::{RAN_USERSPACE, take_device_away, with_userspace};
 use super::*;
 
 /// A state directory that is removed in the end, and flags for a daemon there without a configuration file.
@@ -12,6 +14,7 @@ impl Node {
         Self(flags)
     }
 
+    #[cfg(feature = "userspace")]
     fn with(&self, given: &[(&str, &str)]) -> DaemonFlags {
         let mut flags = self.0.clone();
         for (name, value) in given {
@@ -35,6 +38,7 @@ fn capabilities_as_the_kernel_writes_them() {
     assert!(effective_capabilities(&own).is_some());
 }
 
+#[cfg(feature = "userspace")]
 #[test]
 fn a_daemon_that_leaves_without_a_device_has_nothing_that_needs_one() {
     let node = Node::new("leave");
@@ -55,6 +59,7 @@ fn a_daemon_that_leaves_without_a_device_has_nothing_that_needs_one() {
     assert!(recalled.resolve().unwrap().config.is_userspace());
 }
 
+#[cfg(feature = "userspace")]
 #[test]
 fn the_note_of_a_userspace_network_goes_with_a_daemon_that_has_a_device() {
     let node = Node::new("note");

@@ -92,6 +92,7 @@ pub(crate) fn sample() -> Status {
         port_mapping: None,
         leave: None,
         sandbox: Some(SandboxStatus { on: vec![String::from("files")], missing: Vec::new() }),
+        #[cfg(feature = "userspace")]
         userspace: None,
     }
 }

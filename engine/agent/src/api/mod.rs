@@ -40,6 +40,7 @@ pub use response::ApiResponse;
 pub use routes::{AdvertisedStatus, PeerRouteStatus, RoutesStatus};
 pub use settings::{SettingChange, SettingStatus, SettingsStatus};
 pub use socket::private_socket;
+#[cfg(feature = "userspace")]
 pub use taut_proxy::{Report as UserspaceStatus, Service as UserspaceServiceKind, ServiceReport as UserspaceService};
 pub use why::{WayStatus, Why};
 
@@ -160,6 +161,7 @@ pub struct Status {
     pub sandbox: Option<SandboxStatus>,
     /// The network without a TUN device and its services, while it is up; `null` if there is a TUN device.
     #[serde(default)]
+    #[cfg(feature = "userspace")]
     pub userspace: Option<UserspaceStatus>,
 }
 

@@ -327,6 +327,7 @@ impl Daemon {
             port_mapping: self.mapped.status(),
             leave: self.leave.clone(),
             sandbox: self.sandbox.clone(),
+            #[cfg(feature = "userspace")]
             userspace: overlay.and_then(Overlay::userspace).map(|userspace| userspace.report().clone()),
         }
     }

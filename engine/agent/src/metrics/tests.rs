@@ -78,6 +78,7 @@ pub(crate) fn sample() -> Status {
         }],
         leave: None,
         sandbox: None,
+        #[cfg(feature = "userspace")]
         userspace: None,
         routes: None,
         kill_switch: None,

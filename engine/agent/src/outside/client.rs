@@ -12,7 +12,9 @@ use std::time::Duration;
 use taut_event::{receive_descriptor, send_descriptor};
 
 use super::server::{HelperLaunch, Started};
-use super::{FILE, HELPER, LONGEST_ANSWER, NAME, QUESTION, ServerFile, USERSPACE, USERSPACE_STREAM, VERB, userspace};
+use super::{FILE, HELPER, LONGEST_ANSWER, NAME, QUESTION, ServerFile, VERB};
+#[cfg(feature = "userspace")]
+use super::{USERSPACE, USERSPACE_STREAM, userspace};
 
 /// Longest wait for a socket, and for the text of a file, 2 s: both take a millisecond unless the host has no memory left.
 const SHORT: Duration = Duration::from_secs(2);
@@ -115,6 +117,7 @@ pub(crate) fn start_helper(launch: &mut HelperLaunch) -> io::Result<Started> {
 }
 
 /// Starts a `taut-userspace`, there or, without a sandbox, here. Returns the socket for packets, and the stream beside it.
+#[cfg(feature = "userspace")]
 pub(crate) fn start_userspace(program: &Path) -> io::Result<(OwnedFd, UnixStream)> {
     match ask_for(USERSPACE) {
         None => userspace::start(program).map(|started| (started.device, started.stream)),

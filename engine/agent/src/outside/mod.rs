@@ -11,16 +11,21 @@
 //! - `client`: the daemon's end;
 //! - `server`: the process.
 //!
+//! Only a program with the feature `userspace` starts a `taut-userspace`.
+//!
 //! It gives nothing but this: addresses of a name, as programs of this host find them; the text of three files that name the host's servers; a `taut dns-helper`,
 //! which takes no orders that would give the daemon more than it needs (`resolver::check`); and a `taut-userspace`, which has no rights. A daemon that an attacker took over gets no further.
 
 mod client;
 mod server;
+#[cfg(feature = "userspace")]
 mod userspace;
 
 use std::path::Path;
 
-pub(crate) use client::{has_ended, start, start_helper, start_userspace, text};
+#[cfg(feature = "userspace")]
+pub(crate) use client::start_userspace;
+pub(crate) use client::{has_ended, start, start_helper, text};
 pub use server::run_outside;
 pub(crate) use server::{HelperLaunch, Started};
 
@@ -33,10 +38,13 @@ pub(crate) const HELPER_VERB: &str = "dns-helper";
 /// Asks for a `taut dns-helper`.
 const HELPER: u8 = b'h';
 /// Asks for a `taut-userspace`: the answer is the socket for packets.
+#[cfg(feature = "userspace")]
 const USERSPACE: u8 = b'u';
 /// Asks for the stream to the `taut-userspace` that was started last.
+#[cfg(feature = "userspace")]
 const USERSPACE_STREAM: u8 = b's';
 /// The program with the TCP/IP stack of a node without a TUN device.
+#[cfg(feature = "userspace")]
 pub(crate) const USERSPACE_PROGRAM: &str = "taut-userspace";
 
 /// Asks for a socket that takes one question: a line.

@@ -12,9 +12,9 @@ use std::time::Duration;
 
 use taut_event::{Signal, Signals, new_session, receive_descriptor, send_descriptor};
 
-use super::{
-    FILE, HELPER, HELPER_VERB, LONGEST_QUESTION, NAME, QUESTION, ServerFile, USERSPACE, USERSPACE_STREAM, userspace,
-};
+use super::{FILE, HELPER, HELPER_VERB, LONGEST_QUESTION, NAME, QUESTION, ServerFile};
+#[cfg(feature = "userspace")]
+use super::{USERSPACE, USERSPACE_STREAM, userspace};
 
 /// Socket of a service manager that starts helpers itself, one per connection. The daemon's own service may then be confined to what packets need.
 const SERVICE: &str = "/run/taut-dns-helper.sock";
@@ -99,16 +99,19 @@ pub fn run_outside(program: &Path) -> io::Result<()> {
     // Anything but a socket has no address.
     daemon.local_addr()?;
     let mut launch = HelperLaunch::new(program);
-    let (questions, helpers, stacks) = (Arc::new(()), Arc::new(()), Arc::new(()));
-    let mut stream = None;
+    let (questions, helpers) = (Arc::new(()), Arc::new(()));
+    #[cfg(feature = "userspace")]
+    let (stacks, mut stream) = (Arc::new(()), None);
     loop {
         let answer = match receive_descriptor(&daemon) {
             Ok((HELPER, _)) => helper(&mut launch, &helpers),
             Ok((QUESTION, _)) => question(&questions),
+            #[cfg(feature = "userspace")]
             Ok((USERSPACE, _)) => stack(program, &stacks).map(|started| {
                 stream = Some(started.stream);
                 UnixStream::from(started.device)
             }),
+            #[cfg(feature = "userspace")]
             Ok((USERSPACE_STREAM, _)) => stream.take().ok_or_else(|| io::ErrorKind::NotConnected.into()),
             Ok(_) => Err(io::Error::from(io::ErrorKind::InvalidInput)),
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(()),
@@ -141,6 +144,7 @@ fn helper(launch: &mut HelperLaunch, helpers: &Arc<()>) -> io::Result<UnixStream
 }
 
 /// Starts a `taut-userspace`, unless there are enough: `stacks` is held once more for each.
+#[cfg(feature = "userspace")]
 fn stack(program: &Path, stacks: &Arc<()>) -> io::Result<userspace::Started> {
     if Arc::strong_count(stacks) > MOST_HELPERS {
         return Err(io::ErrorKind::WouldBlock.into());

@@ -46,10 +46,14 @@ fn every_value_is_shown_as_it_is_written() {
     for (name, written, shown) in [
         ("rotate-key-every", "30d", "30d"),
         ("metrics", "9288", "127.0.0.1:9288"),
+        #[cfg(feature = "userspace")]
         ("socks5", "1080", "127.0.0.1:1080"),
+        #[cfg(feature = "userspace")]
         ("http-proxy", "[::1]:8080", "[::1]:8080"),
+        #[cfg(feature = "userspace")]
         ("forward", "2222=nas:22, [::1]:80=[fd00::2]:80", "127.0.0.1:2222=nas:22,[::1]:80=[fd00::2]:80"),
         ("forward", "none", "none"),
+        #[cfg(feature = "userspace")]
         ("publish", "80=8080,22=[::1]:22", "80=127.0.0.1:8080,22=[::1]:22"),
         ("log-level", "warn,path=debug", "warn,path=debug"),
         ("suites", "aes256gcm", "AES256GCM,ChaCha20Poly1305"),

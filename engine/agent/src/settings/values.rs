@@ -2,15 +2,17 @@
 
 use std::fmt::Display;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+#[cfg(feature = "userspace")]
 use std::str::FromStr;
 use std::time::Duration;
 
 use taut_base::{MAX_LANES, MAX_MTU, MIN_MTU, closest, is_internet};
 use taut_netmap::{DomainFault, MAX_ROUTES, check_domain, check_route};
+#[cfg(feature = "userspace")]
 use taut_proxy::{Forward, MAX_FORWARDS, Publish};
 use taut_wire::control::{Suite, Suites};
 
-use crate::config::AnswerFilter;
+use crate::config::{AnswerFilter, USERSPACE};
 use crate::exit::{BadExitChoice, ExitChoice};
 use crate::log::{Area, Levels};
 use crate::subnets::AdvertisedRoute;
@@ -72,6 +74,27 @@ pub fn interface_name(text: &str) -> Result<String, String> {
         && text != "..";
     let wrong = || format!("write 1 to {MAX_INTERFACE_NAME} letters, digits, `-`, `_` or `.`");
     if valid { Ok(String::from(text)) } else { Err(wrong()) }
+}
+
+/// Parses the name of the TUN device; `userspace` is none.
+pub(super) fn tun(text: &str) -> Result<String, String> {
+    match text {
+        USERSPACE if cfg!(not(feature = "userspace")) => Err(String::from(
+            "this taut was built without userspace networks, as for small routers; use a TUN device (`taut0`), or install the full package",
+        )),
+        _ => interface_name(text),
+    }
+}
+
+/// Parses the value of a setting for something that this build lacks.
+#[cfg(not(feature = "userspace"))]
+pub(super) fn lacking(text: &str, what: &str) -> Result<(), String> {
+    match text {
+        "" | "none" => Ok(()),
+        _ => Err(format!(
+            "this taut was built without {what}, as for small routers; take the setting away, or install the full package"
+        )),
+    }
 }
 
 pub(super) fn switch(text: &str) -> Result<bool, String> {
@@ -202,6 +225,7 @@ pub(super) fn or_none(value: Option<impl Display>) -> String {
 }
 
 /// Parses port forwards, separated by commas; an empty text or `none` is no forward.
+#[cfg(feature = "userspace")]
 pub(super) fn forwards(text: &str) -> Result<Vec<Forward>, String> {
     let forwards: Vec<Forward> = list(text)?;
     let is_again = |(place, one): (usize, &Forward)| forwards[..place].iter().any(|other| other.listen == one.listen);
@@ -213,12 +237,14 @@ pub(super) fn forwards(text: &str) -> Result<Vec<Forward>, String> {
 }
 
 /// Parses published ports, separated by commas; an empty text or `none` is no port.
+#[cfg(feature = "userspace")]
 pub(super) fn published(text: &str) -> Result<Vec<Publish>, String> {
     let published: Vec<Publish> = list(text)?;
     let is_again = |(place, one): (usize, &Publish)| published[..place].iter().any(|other| other.port == one.port);
     if published.iter().enumerate().any(is_again) { Err(String::from("give each port once")) } else { Ok(published) }
 }
 
+#[cfg(feature = "userspace")]
 fn list<T: FromStr<Err = &'static str>>(text: &str) -> Result<Vec<T>, String> {
     let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty() && *part != "none");
     let parsed = parts.map(|part| part.parse().map_err(|what| format!("`{part}`: {what}")));
@@ -226,12 +252,14 @@ fn list<T: FromStr<Err = &'static str>>(text: &str) -> Result<Vec<T>, String> {
     if all.len() > MAX_FORWARDS { Err(format!("give up to {MAX_FORWARDS}")) } else { Ok(all) }
 }
 
+#[cfg(feature = "userspace")]
 pub(super) fn show_list(values: &[impl Display]) -> String {
     let list: Vec<String> = values.iter().map(ToString::to_string).collect();
     if list.is_empty() { String::from("none") } else { list.join(",") }
 }
 
 /// Parses the address of a proxy. A bare port means a port of 127.0.0.1.
+#[cfg(feature = "userspace")]
 pub(super) fn listen(text: &str) -> Result<Option<SocketAddr>, String> {
     metrics(text).map_err(|_| String::from("write a port, an address and a port such as 127.0.0.1:1080, or `none`"))
 }
