@@ -107,6 +107,11 @@ class Scripts(unittest.TestCase):
         self.assertEqual(done.stdout, "started\n")
         self.assertEqual((self.stage / "calls").read_text().splitlines(), ["kill-switch load", "--network work kill-switch load --state /etc/taut/state-work"])
 
+    def test_the_tiny_node_has_no_configuration_file(self):
+        full, tiny = (set(packages.scripts_of_services(program, "openwrt")) for program in (targets.NODE, targets.TINY))
+        self.assertEqual(full - tiny, {"/etc/taut/taut.toml"})
+        self.assertLessEqual(tiny, full)
+
     def test_zsh_finds_completions_of_every_kind_of_package(self):
         folder = self.stage / "manuals/zsh"
         folder.mkdir(parents=True)

@@ -64,7 +64,9 @@ def scripts_of_services(program, system):
     """Returns {path in the package: (text, mode)} of the scripts for OpenRC or procd."""
     base, found = SOURCE / "dist" / system, {}
     for file in sorted(base.rglob("*")):
-        if file.is_file() and owner_of(file, base) == program.installed:
+        # The tiny node reads no configuration file.
+        is_lacking = program is targets.TINY and file.name == "taut.toml"
+        if file.is_file() and owner_of(file, base) == program.installed and not is_lacking:
             text = file.read_text(encoding="utf-8").replace("/usr/local/bin/", "/usr/bin/")
             path, mode = f"/etc/{file.relative_to(base)}", 0o755 if "init.d" in file.parts else 0o644
             if system == "openwrt":

@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use taut_agent::settings::{SETTINGS, find};
+use taut_agent::settings::{SETTINGS, Setting, find};
 use taut_base::{TextPlace, TomlEntry, TomlProblem, TomlValue, closest, read_toml};
 use taut_event::open_regular;
 
@@ -90,6 +90,16 @@ impl ConfigFile {
         Err(Fault::failed(lines.join("\n"), "`taut help daemon` explains every setting"))
     }
 
+    /// Returns its settings, with their values as flags would have them.
+    pub(crate) fn settings(&self) -> impl Iterator<Item = (&'static Setting, &str)> {
+        self.values.iter().filter_map(|value| Some((find(value.name)?, value.text.as_str())))
+    }
+
+    /// Returns a place that it has: the state directory or the socket.
+    pub(crate) fn place(&self, name: &str) -> Option<PathBuf> {
+        Some(PathBuf::from(&self.get(name)?.text))
+    }
+
     /// Returns a value.
     pub(crate) fn get(&self, name: &str) -> Option<&FileValue> {
         self.values.iter().find(|value| value.name == name)
@@ -99,8 +109,7 @@ impl ConfigFile {
 /// Returns a place that the file has: the state directory or the socket. A file that cannot be read has none: the daemon reports what is wrong with it, and
 /// other commands work without it.
 pub(crate) fn place(name: &str) -> Option<PathBuf> {
-    let file = ConfigFile::read(None).ok()?;
-    Some(PathBuf::from(&file.get(name)?.text))
+    ConfigFile::read(None).ok()?.place(name)
 }
 
 /// Returns the values of a file, and what is wrong with it.
@@ -135,8 +144,7 @@ fn value(entry: TomlEntry) -> Result<FileValue, TomlProblem> {
 fn unknown(name: &str) -> String {
     let known = || PLACES.into_iter().chain(SETTINGS.iter().map(|setting| setting.name));
     let words = name.replace('_', "-");
-    let positive =
-        words.strip_prefix("no-").filter(|rest| find(rest).is_some_and(taut_agent::settings::Setting::is_switch));
+    let positive = words.strip_prefix("no-").filter(|rest| find(rest).is_some_and(Setting::is_switch));
     let meant = match (positive, closest(&words, known())) {
         (Some(switch), _) => format!("; write `{switch} = false`"),
         (None, Some(meant)) => format!("; did you mean `{meant}`?"),

@@ -115,15 +115,36 @@ pub(crate) struct DaemonFlags {
     pub(crate) given: Given,
 }
 
+/// The help text of the configuration file.
+#[cfg(feature = "config")]
+macro_rules! file_details {
+    () => {
+        "\
+--config FILE      file with further settings, `NAME = VALUE` lines as in TOML (default /etc/taut/taut.toml, if it exists; /dev/null: none)
+"
+    };
+}
+#[cfg(not(feature = "config"))]
+macro_rules! file_details {
+    () => {
+        ""
+    };
+}
+pub(crate) use file_details;
+
 /// The help text of the flags of a daemon that are no settings: a macro, because `concat!` takes only literals.
 macro_rules! place_details {
     () => {
-        "\
+        concat!(
+            "\
 --state DIR        directory of the keys, the membership and the last map (default /var/lib/taut)
 --socket PATH      local socket of the daemon (default /run/taut/taut.sock)
---config FILE      file with further settings, `NAME = VALUE` lines as in TOML (default /etc/taut/taut.toml, if it exists; /dev/null: none)
+",
+            $crate::flags::file_details!(),
+            "\
 --network NAME     another network of this host, with a directory, socket, file and device of its own (see `taut help networks`)
 "
+        )
     };
 }
 pub(crate) use place_details;
@@ -264,8 +285,8 @@ impl DaemonFlags {
             if *source == Origin::Flag.name() || *source == Origin::Environment.name() {
                 continue;
             }
-            if let Some(value) = file.get(name) {
-                (*place, *source) = (PathBuf::from(&value.text), Origin::File.name());
+            if let Some(path) = file.place(name) {
+                (*place, *source) = (path, Origin::File.name());
             } else if *source == Origin::File.name() {
                 (*place, *source) = (otherwise, "default");
             }
@@ -294,10 +315,8 @@ impl DaemonFlags {
             add(&mut self.given, tun, Origin::Network, &chosen::interface(name))?;
         }
         let file = ConfigFile::read(self.config.as_deref())?.checked()?;
-        for value in &file.values {
-            if let Some(setting) = settings::find(value.name) {
-                add(&mut self.given, setting, Origin::File, &value.text)?;
-            }
+        for (setting, value) in file.settings() {
+            add(&mut self.given, setting, Origin::File, value)?;
         }
         let (kept, notes) = taut_control::saved_settings(&self.state);
         let mut notes: Vec<String> = notes.iter().map(|note| format!("what `taut set` kept: {note}")).collect();
@@ -317,10 +336,17 @@ impl DaemonFlags {
                 setting.give(&mut self.given, Origin::Environment, &value).map_err(wrong)?;
             }
         }
-        let Self { state, socket, sources, given, .. } = self;
+        let Self { state, socket, given, .. } = self;
         let mut config = DaemonConfig { state_dir: state, socket, given, ..DaemonConfig::default() };
         settings::resolve(&mut config);
-        Ok(Resolved { config, file, sources, notes })
+        Ok(Resolved {
+            config,
+            #[cfg(feature = "config")]
+            file,
+            #[cfg(feature = "config")]
+            sources: self.sources,
+            notes,
+        })
     }
 }
 
@@ -328,8 +354,10 @@ impl DaemonFlags {
 pub(crate) struct Resolved {
     pub(crate) config: DaemonConfig,
     /// The configuration file that was read.
+    #[cfg(feature = "config")]
     pub(crate) file: ConfigFile,
     /// Where the state directory and the socket come from.
+    #[cfg(feature = "config")]
     pub(crate) sources: [&'static str; 2],
     /// Sentences for the user about settings that have no effect.
     pub(crate) notes: Vec<String>,

@@ -10,7 +10,12 @@ mod accept;
 mod bugreport;
 mod chosen;
 mod client;
+#[cfg(feature = "config")]
 mod config;
+#[cfg(feature = "config")]
+mod config_file;
+#[cfg(not(feature = "config"))]
+#[path = "no_config_file.rs"]
 mod config_file;
 mod coordinator;
 mod daemon;

@@ -40,8 +40,11 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
     let Options { socket, json, changes, cut_ssh } = parse(words)?;
     let mut client = match Client::connect(&socket) {
         Err(NoDaemon::Absent) if !changes.is_empty() => {
-            let hint =
-                format!("run `taut up` first, or write `NAME = VALUE` lines into {}", chosen::config().display());
+            let hint = if cfg!(feature = "config") {
+                format!("run `taut up` first, or write `NAME = VALUE` lines into {}", chosen::config().display())
+            } else {
+                String::from("run `taut up` first, or write the setting into /etc/config/taut")
+            };
             return Err(Fault::failed("no daemon runs that could keep a setting", hint));
         }
         connected => connected.map_err(|why| why.explain(&socket))?,

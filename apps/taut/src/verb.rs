@@ -1,5 +1,7 @@
 //! The verbs of the command line: name, usage, help and function of each.
 
+#[cfg(feature = "config")]
+use crate::config;
 use crate::fault::{Fault, suggestion};
 use crate::flags::Words;
 #[cfg(feature = "service")]
@@ -9,8 +11,8 @@ use crate::update;
 #[cfg(feature = "wg")]
 use crate::wg;
 use crate::{
-    accept, bugreport, config, daemon, down, hosts, ip, kill_switch, leave, log, metrics, netcheck, networks, output,
-    ping, rotate_key, set, status, up, version, why, without,
+    accept, bugreport, daemon, down, hosts, ip, kill_switch, leave, log, metrics, netcheck, networks, output, ping,
+    rotate_key, set, status, up, version, why, without,
 };
 
 /// A verb of the command line.
@@ -62,6 +64,7 @@ const VERBS: &[Verb] = &[
         details: set::DETAILS,
         run: set::run,
     },
+    #[cfg(feature = "config")]
     Verb {
         name: "config",
         summary: "check the configuration file, and show where each setting comes from",

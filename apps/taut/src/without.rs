@@ -32,6 +32,11 @@ const FEATURES: &[Feature] = &[
     Feature { name: "aes", is_built: cfg!(feature = "aes"), instead: None },
     Feature { name: "desktop-dns", is_built: cfg!(feature = "desktop-dns"), instead: None },
     Feature { name: "userspace", is_built: cfg!(feature = "userspace"), instead: None },
+    Feature {
+        name: "config",
+        is_built: cfg!(feature = "config"),
+        instead: Some("write settings into /etc/config/taut; `taut set` lists those of the daemon"),
+    },
 ];
 
 /// Returns the names of the features that this build lacks.

@@ -7,10 +7,15 @@
 //! flag of the daemon ▶ environment ▶ `taut set`, kept in the state directory ▶ configuration file ▶ default
 //! ```
 //! - `file`: values of the configuration file;
-//! - `lines`: what `taut set` keeps, as text;
+//! - `lines`: what `taut set` keeps, as text; `plain_lines` without the feature `config`;
 //! - `values`: the parsers of single values.
 
+#[cfg(feature = "config")]
 mod file;
+#[cfg(feature = "config")]
+mod lines;
+#[cfg(not(feature = "config"))]
+#[path = "settings/plain_lines.rs"]
 mod lines;
 mod values;
 
