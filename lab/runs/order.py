@@ -25,7 +25,7 @@ SETTLED_S = 10
 REST_S = 60
 LOAD_S = 5
 PARTS = ("at rest", "under load", "at the start")
-# How LLVM names pieces of code that it moved into functions: by a number, which is another piece in the next build. They are side by side as they are.
+# Begins the names of the functions into which LLVM moves equal pieces of code. It numbers them anew in each build, so such a name says nothing about the next build.
 OUTLINED = "OUTLINED_FUNCTION_"
 HEAD = f"# Functions of a node: those that it runs {PARTS[0]}, then {PARTS[1]}, then {PARTS[2]}. Made by `make order`; names that a program does not have are left out.\n"
 

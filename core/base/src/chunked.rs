@@ -6,13 +6,11 @@
 
 mod iter;
 mod order;
-mod set;
 
 use std::fmt;
 
 use iter::Iter;
 use order::{Order, Place};
-pub use set::ChunkedSet;
 
 /// Entries in one block, 64: a block of large entries (100 bytes) is 6 kB, and a map of 100,000 has 1,600 blocks.
 const BLOCK: usize = 64;

@@ -8,6 +8,8 @@ mod atomic;
 mod base64;
 mod chunked;
 mod closest;
+#[cfg(test)]
+mod counted;
 mod descriptors;
 mod entropy;
 mod ids;
@@ -29,7 +31,7 @@ mod toml;
 pub use admission::{Admission, AdmissionDenied, Bounds, WhenFull};
 pub use atomic::AtomicU64;
 pub use base64::{NotBase64, decode_base64, decode_base64url, encode_base64, encode_base64url};
-pub use chunked::{ChunkedMap, ChunkedSet};
+pub use chunked::ChunkedMap;
 pub use closest::closest;
 pub use descriptors::{Descriptors, Uses};
 pub use entropy::Entropy;

@@ -58,10 +58,6 @@ mod subnets;
 #[cfg(test)]
 mod testkit;
 mod upstream;
-#[cfg(feature = "userspace")]
-mod userspace;
-#[cfg(not(feature = "userspace"))]
-#[path = "no_userspace.rs"]
 mod userspace;
 #[cfg(feature = "wg")]
 pub mod wg;

@@ -19,13 +19,13 @@ mod lines;
 mod lines;
 mod values;
 
-use taut_base::closest;
+use taut_base::{closest, quote_toml};
 use taut_wire::control::Suites;
 
 use crate::config::{AnswerFilter, DaemonConfig};
 
 pub use crate::given::{Given, Origin};
-pub use lines::{read_lines, write_lines};
+pub use lines::read_lines;
 pub use values::{LEVELS, duration, interface_name, meant_events};
 
 /// When a change by `taut set` takes effect.
@@ -271,6 +271,11 @@ pub fn resolve(config: &mut DaemonConfig) {
         // Values were checked when they were given.
         let _ = (setting.apply)(config, &text);
     }
+}
+
+/// Returns what `taut set` keeps as text: a line `name = "value"` for each setting, which [`read_lines`] reads.
+pub fn write_lines<'a>(settings: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    settings.map(|(name, value)| format!("{name} = {}\n", quote_toml(value))).collect()
 }
 
 #[cfg(test)]

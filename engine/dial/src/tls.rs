@@ -1,7 +1,7 @@
 //! TLS below a channel of an https URL, and the certificate authorities of the host.
 
 mod provider;
-mod verifiers;
+mod verifier;
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -9,7 +9,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustls::client::Resumption;
-use rustls::client::danger::ServerCertVerifier;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{CertificateError, ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -17,7 +16,7 @@ use rustls::{CertificateError, ClientConfig, ClientConnection, RootCertStore, St
 use taut_base::format_time;
 
 use crate::broken::Broken;
-use verifiers::{AnyCertificate, CertifiedBy};
+use verifier::Verifier;
 
 /// A stream with TLS on a socket.
 pub(crate) type Secured<S> = StreamOwned<ClientConnection, S>;
@@ -84,11 +83,7 @@ pub(crate) fn explain(error: &io::Error) -> Broken {
 
 fn tls_config(authorities: Option<RootCertStore>) -> io::Result<ClientConfig> {
     let provider = Arc::new(provider::provider());
-    let algorithms = provider.signature_verification_algorithms;
-    let verifier: Arc<dyn ServerCertVerifier> = match authorities {
-        Some(authorities) => Arc::new(CertifiedBy { authorities, algorithms }),
-        None => Arc::new(AnyCertificate(algorithms)),
-    };
+    let verifier = Arc::new(Verifier { authorities, algorithms: provider.signature_verification_algorithms });
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .map_err(io::Error::other)?;

@@ -27,7 +27,7 @@ pub fn channel<T>(bound: usize) -> (Sender<T>, Receiver<T>) {
     (Sender(Arc::clone(&shared)), Receiver { shared, taken: RefCell::default() })
 }
 
-/// What both ends of a queue have: one cache line, so that an item costs the two cores that use it one transfer.
+/// What the two ends share. It fills one cache line (64 bytes), so an item that goes from core to core takes one line with it.
 #[repr(align(64))]
 struct Shared<T> {
     gate: Gate,

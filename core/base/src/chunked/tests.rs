@@ -7,6 +7,7 @@ use proptest::prelude::*;
 
 use super::order::{CHUNK, JOINED};
 use super::*;
+use crate::counted::{Counted, comparisons};
 
 /// One use of a map. Runs of keys fill chunks and empty them.
 #[derive(Clone, Copy, Debug)]
@@ -125,27 +126,6 @@ proptest! {
             check_same(&ours, &theirs);
         }
     }
-
-    #[test]
-    fn a_set_does_what_a_b_tree_does(steps in prop::collection::vec((0..8_u8, 0..24_u8), 0..80)) {
-        let (mut ours, mut theirs) = (ChunkedSet::new(), BTreeSet::new());
-        for (kind, member) in steps {
-            match kind {
-                0..=4 => prop_assert_eq!(ours.insert(member), theirs.insert(member)),
-                5 | 6 => prop_assert_eq!(ours.remove(&member), theirs.remove(&member)),
-                _ => {
-                    ours.retain(|other| other % 3 != member % 3);
-                    theirs.retain(|other| other % 3 != member % 3);
-                }
-            }
-            prop_assert!(ours.iter().eq(&theirs));
-            prop_assert_eq!((ours.len(), ours.is_empty(), ours.first()), (theirs.len(), theirs.is_empty(), theirs.first()));
-            prop_assert!((0..24).all(|member| ours.contains(&member) == theirs.contains(&member)));
-        }
-        prop_assert_eq!(format!("{ours:?}"), format!("{theirs:?}"));
-        ours.clear();
-        prop_assert!(ours.is_empty() && ours.first().is_none());
-    }
 }
 
 /// Returns all numbers below `count` in an order without a pattern that a chunk would follow.
@@ -216,37 +196,15 @@ fn chunks_that_split_do_not_join_at_once() {
     assert_eq!((map.len(), map.order.chunks().len()), (CHUNK, 1));
 }
 
-/// A key that counts comparisons.
-#[derive(Debug, PartialEq, Eq)]
-struct Counted(u32);
-
-thread_local! {
-    static COMPARISONS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
-}
-
-impl Ord for Counted {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        COMPARISONS.set(COMPARISONS.get() + 1);
-        self.0.cmp(&other.0)
-    }
-}
-
-impl PartialOrd for Counted {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
 #[test]
 fn no_use_compares_more_than_two_searches_do() {
     // 2^17 is more than 100,000, and each of the two levels of a search compares once more.
     const SEARCH: usize = 17 + 2;
     let mut most = 0;
     let mut counted = |bound: usize, work: &mut dyn FnMut()| {
-        let before = COMPARISONS.get();
-        work();
-        most = most.max(COMPARISONS.get() - before);
-        assert!(COMPARISONS.get() - before <= bound);
+        let count = comparisons(work);
+        most = most.max(count);
+        assert!(count <= bound);
     };
     let mut map = ChunkedMap::new();
     for key in scattered(MANY) {

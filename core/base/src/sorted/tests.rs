@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use proptest::prelude::*;
 
 use super::*;
+use crate::counted::{Counted, comparisons};
 
 /// One use of a map.
 #[derive(Clone, Debug)]
@@ -138,34 +139,6 @@ proptest! {
         let (ours, theirs): (SortedMap<u16, String>, BTreeMap<u16, String>) = (entries.clone().into(), entries.into_iter().collect());
         prop_assert!(ours.into_iter().eq(theirs));
     }
-}
-
-/// A key that counts comparisons.
-#[derive(Debug, PartialEq, Eq)]
-struct Counted(u32);
-
-thread_local! {
-    static COMPARISONS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
-}
-
-impl Ord for Counted {
-    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        COMPARISONS.set(COMPARISONS.get() + 1);
-        self.0.cmp(&other.0)
-    }
-}
-
-impl PartialOrd for Counted {
-    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// Returns the number of comparisons in `work`.
-fn comparisons(work: impl FnOnce()) -> usize {
-    let before = COMPARISONS.get();
-    work();
-    COMPARISONS.get() - before
 }
 
 #[test]

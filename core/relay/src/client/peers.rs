@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use taut_base::{ChunkedMap, ChunkedSet, Entropy, PublicKey, Time};
+use taut_base::{ChunkedMap, Entropy, PublicKey, Time};
 
 use crate::frame::ID_BITS;
 
@@ -46,7 +46,7 @@ struct PeerChannel {
 pub(super) struct Peers {
     by_key: ChunkedMap<PublicKey, PeerChannel>,
     by_id: ChunkedMap<u32, PublicKey>,
-    due: ChunkedSet<(Time, PublicKey)>,
+    due: ChunkedMap<(Time, PublicKey), ()>,
 }
 
 impl Peers {
@@ -203,7 +203,7 @@ impl Peers {
 
     /// Returns the time of the next `open`.
     pub(super) fn next(&self) -> Option<Time> {
-        self.due.first().map(|(time, _)| *time)
+        self.due.first_key_value().map(|((time, _), ())| *time)
     }
 
     pub(super) fn is_due(&self, key: &PublicKey, now: Time) -> bool {
@@ -211,7 +211,7 @@ impl Peers {
     }
 
     pub(super) fn take_due(&mut self, now: Time) -> Option<PublicKey> {
-        self.due.first().filter(|(time, _)| *time <= now).map(|(_, key)| *key)
+        self.due.first_key_value().filter(|((time, _), ())| *time <= now).map(|((_, key), ())| *key)
     }
 
     /// Notes that an `open` is sent now, schedules the next one, and returns the peer's number.
@@ -230,7 +230,7 @@ impl Peers {
             self.due.remove(&(former, *key));
         }
         if let Some(due) = due {
-            self.due.insert((due, *key));
+            self.due.insert((due, *key), ());
         }
     }
 

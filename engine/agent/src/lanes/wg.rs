@@ -1,4 +1,4 @@
-//! What only `taut wg` asks of the lanes.
+//! Methods of [`LaneThreads`] that `taut wg` calls, and a daemon with a network does not.
 
 use std::sync::Arc;
 

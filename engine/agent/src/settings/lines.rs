@@ -1,10 +1,10 @@
 //! What `taut set` keeps, as text: one `name = "value"` per line, with the values as the flags have them.
 
-use taut_base::{TomlProblem, TomlValue, quote_toml, read_toml};
+use taut_base::{TomlProblem, TomlValue, read_toml};
 
 use super::{Setting, find, meant};
 
-/// Parses the lines that [`write_lines`] wrote; each is a setting, or what is wrong with it: a later version may have kept it.
+/// Parses the lines that [`super::write_lines`] wrote; each is a setting, or what is wrong with it: a later version may have kept it.
 pub fn read_lines(text: &str) -> Vec<Result<(&'static Setting, String), TomlProblem>> {
     let entries = read_toml(text).into_iter();
     let read = entries.map(|entry| {
@@ -23,9 +23,4 @@ pub fn read_lines(text: &str) -> Vec<Result<(&'static Setting, String), TomlProb
         Ok((setting, value))
     });
     read.collect()
-}
-
-/// Returns the lines of these settings.
-pub fn write_lines<'a>(settings: impl Iterator<Item = (&'a str, &'a str)>) -> String {
-    settings.map(|(name, value)| format!("{name} = {}\n", quote_toml(value))).collect()
 }

@@ -1,10 +1,10 @@
 //! The module that replaces `lines` in a program built without the feature `config`, which has no reader of TOML: it reads the lines that it writes.
 
-use taut_base::{TextPlace, TomlProblem, quote_toml};
+use taut_base::{TextPlace, TomlProblem};
 
 use super::{Setting, find, meant};
 
-/// Parses the lines that [`write_lines`] wrote; each is a setting, or what is wrong with it: a later version may have kept it.
+/// Parses the lines that [`super::write_lines`] wrote; each is a setting, or what is wrong with it: a later version may have kept it.
 pub fn read_lines(text: &str) -> Vec<Result<(&'static Setting, String), TomlProblem>> {
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let read = lines.map(|(number, line)| {
@@ -23,9 +23,4 @@ pub fn read_lines(text: &str) -> Vec<Result<(&'static Setting, String), TomlProb
         Ok((setting, value))
     });
     read.collect()
-}
-
-/// Returns the lines of these settings.
-pub fn write_lines<'a>(settings: impl Iterator<Item = (&'a str, &'a str)>) -> String {
-    settings.map(|(name, value)| format!("{name} = {}\n", quote_toml(value))).collect()
 }

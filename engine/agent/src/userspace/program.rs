@@ -1,36 +1,22 @@
-//! A network without a TUN device (`--tun userspace`): the program `taut-userspace` has the TCP/IP stack, and this host is not changed. docs/internals/userspace.md explains it.
+//! The daemon's end of `taut-userspace`.
 
 use std::fmt::Write as _;
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 
-use taut_base::Prefix;
 use taut_node::ServicePorts;
 use taut_proxy::{EPHEMERAL, MAX_LINE, Publish, Report, Setup};
 use taut_tun::{Offload, Tun};
 
+use super::UserspaceNetwork;
 use crate::api::Failure;
 use crate::config::{DaemonConfig, USERSPACE};
 use crate::outside;
 
 /// Most reads of reports in one turn, of 4 KiB each.
 const READS: usize = 16;
-
-/// What the program has to know of the network.
-pub(crate) struct UserspaceNetwork {
-    /// This node's overlay addresses.
-    pub(crate) addresses: Vec<IpAddr>,
-    /// MTU in bytes.
-    pub(crate) mtu: u16,
-    /// What programs may reach.
-    pub(crate) reachable: Vec<Prefix>,
-    /// Where the node answers questions for names.
-    pub(crate) name_servers: Vec<IpAddr>,
-    /// The domain of the network's names.
-    pub(crate) zone: String,
-}
 
 /// The program, seen from the daemon.
 pub(crate) struct Userspace {

@@ -1,25 +1,14 @@
-//! The module that replaces `userspace` in a program built without the feature `userspace`: a node has a TUN device, as a router does. The setting `tun` refuses `userspace`
+//! The module that replaces `program` in a program built without the feature `userspace`: a node has a TUN device, as a router does. The setting `tun` refuses `userspace`
 //! (`settings`), so no network is ever without a device.
 
-use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 
-use taut_base::Prefix;
 use taut_node::ServicePorts;
 use taut_tun::Tun;
 
+use super::UserspaceNetwork;
 use crate::api::Failure;
 use crate::config::DaemonConfig;
-
-/// A message that is never sent.
-#[expect(dead_code, reason = "no program takes it")]
-pub(crate) struct UserspaceNetwork {
-    pub(crate) addresses: Vec<IpAddr>,
-    pub(crate) mtu: u16,
-    pub(crate) reachable: Vec<Prefix>,
-    pub(crate) name_servers: Vec<IpAddr>,
-    pub(crate) zone: String,
-}
 
 /// A program that never runs.
 pub(crate) enum Userspace {}

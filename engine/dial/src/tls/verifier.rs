@@ -1,0 +1,71 @@
+//! The verifier of a server's certificate.
+
+use std::fmt;
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
+use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::server::ParsedCertificate;
+use rustls::{DigitallySignedStruct, Error, PeerIncompatible, RootCertStore, SignatureScheme};
+
+/// Verifies a server's certificate, if there are authorities to verify it by.
+pub(super) struct Verifier {
+    /// Who has to vouch for the certificate, for the name that was asked for, now. `None` accepts every certificate: below a sealed channel, TLS serves to pass proxies
+    /// and firewalls, not to establish trust. That channel is `Noise_IK` to the pinned key (protocol.md 8), and the TLS endpoint sees only encrypted messages.
+    /// Therefore a node connects without authorities, without a correct clock, and to a server whose certificate has expired (fault N10).
+    pub(super) authorities: Option<RootCertStore>,
+    pub(super) algorithms: WebPkiSupportedAlgorithms,
+}
+
+impl fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Verifier")
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    /// Makes the checks of rustls' own `WebPkiServerVerifier`, by the same functions. That one can also look certificates up in lists of revoked ones; a node has no such
+    /// list, and the code that holds and describes them would be 7 kB of it.
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        _: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        if let Some(authorities) = &self.authorities {
+            let parsed = ParsedCertificate::try_from(certificate)?;
+            verify_server_cert_signed_by_trust_anchor(&parsed, authorities, intermediates, now, self.algorithms.all)?;
+            verify_server_name(&parsed, name)?;
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    /// Refuses it: no cipher of TLS 1.2 is offered.
+    fn verify_tls12_signature(
+        &self,
+        _: &[u8],
+        _: &CertificateDer<'_>,
+        _: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        Err(PeerIncompatible::Tls12NotOffered.into())
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        match self.authorities {
+            Some(_) => verify_tls13_signature(message, certificate, signed, &self.algorithms),
+            None => Ok(HandshakeSignatureValid::assertion()),
+        }
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.algorithms.supported_schemes()
+    }
+}
