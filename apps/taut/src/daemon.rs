@@ -9,20 +9,17 @@ use taut_agent::log::StderrFormat;
 use taut_event::ServiceManager;
 
 use crate::fault::Fault;
-use crate::flags::{DaemonFlags, Resolved, Word, Words, place_details, setting_details, unexpected};
+use crate::flags::{DaemonFlags, Resolved, Word, Words, unexpected};
 use crate::version::VERSION;
 use crate::{launch, output};
 
 pub(crate) const ARGUMENTS: &str =
     "[--state DIR] [--socket PATH] [--port N] [--tun NAME] [--mtu N] [--no-tun-offload] …";
 
-pub(crate) const DETAILS: &str = concat!(
-    "Runs until SIGTERM, SIGINT or, with --ephemeral, `taut down`. It connects at once if it was connected when it last ended.\n\
-     Events go to standard error (with journald's priorities under systemd), to memory and to the state directory: `taut log` shows them.\n\n",
-    place_details!(),
-    setting_details!(),
-    "\n--ephemeral        detach from the terminal and end with `taut down`; `taut up` starts a daemon this way"
-);
+pub(crate) const DETAILS: &str = "\
+    Runs until SIGTERM, SIGINT or, with --ephemeral, `taut down`. It connects at once if it was connected when it last ended.\n\
+     Events go to standard error (with journald's priorities under systemd), to memory and to the state directory: `taut log` shows them.\n\n\
+     --ephemeral        detach from the terminal and end with `taut down`; `taut up` starts a daemon this way\n";
 
 /// Environment variable for tests: age in seconds at which a session is rekeyed. Tests set less than WireGuard's 120 s to observe several rekeys.
 const TEST_REKEY: &str = "TAUT_TEST_REKEY_AFTER_S";

@@ -22,6 +22,7 @@ mod daemon;
 mod down;
 mod failure;
 mod fault;
+mod flag_texts;
 mod flags;
 mod hosts;
 mod ip;

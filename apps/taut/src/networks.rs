@@ -7,20 +7,26 @@ use serde::Serialize;
 use taut_agent::api::{NodeState, SCHEMA, Status};
 use taut_base::SortedSet;
 
-use crate::chosen::{is_name, socket};
+use crate::chosen::{is_name, network, socket};
 use crate::client::Client;
 use crate::fault::Fault;
-use crate::flags::{Word, Words, unexpected};
+use crate::flag_texts::file;
+use crate::flags::{Word, Words, default_socket, default_state, unexpected};
 use crate::{output, status, table};
 
 pub(crate) const ARGUMENTS: &str = "[--json]";
 
-pub(crate) const DETAILS: &str = "\
+pub(crate) const DETAILS: &str = concat!(
+    "\
 Lists the networks of this host whose daemons run; for root also those whose daemons do not. Each network has a daemon of its own. All verbs
-take --network NAME, a name of your choice on this host: state in /var/lib/taut-NAME, the socket in /run/taut-NAME, settings in
-/etc/taut/NAME.toml, and the device taut-NAME. Without it they mean the network in /var/lib/taut. docs/networks.md has examples.
+take --network NAME, a name of your choice on this host: state in /var/lib/taut-NAME, the socket in /run/taut-NAME,",
+    file!(" settings in\n/etc/taut/NAME.toml, ", "\n"),
+    "\
+and the device taut-NAME. Without it they mean the network in /var/lib/taut
+(on OpenWrt in /etc/taut/state). docs/networks.md has examples.
 
---json   print an object, with a schema version";
+--json   print an object, with a schema version"
+);
 
 /// A network of this host.
 #[derive(Serialize)]
@@ -49,9 +55,11 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
             other => return Err(unexpected(other)),
         }
     }
-    let usual = listed(None, Path::new("/run/taut/taut.sock"));
-    let has_state = |directory: &Path| directory.join("identity.json").exists();
-    let is_there = usual.state.is_some() || has_state(Path::new("/var/lib/taut"));
+    if network().is_some() {
+        return Err(Fault::usage("it lists all networks of this host: leave `--network` out"));
+    }
+    let usual = listed(None, &default_socket());
+    let is_there = usual.state.is_some() || default_state().join("identity.json").exists();
     let further = names().into_iter().map(|name| listed(Some(name.clone()), &socket(&name)));
     let networks: Vec<Listed> = is_there.then_some(usual).into_iter().chain(further).collect();
     if json {

@@ -54,7 +54,11 @@ impl ConfigFile {
 
 /// Returns the place that a file would have: the state directory of the usual network on OpenWrt, where the full package has it from its file.
 pub(crate) fn place(name: &str) -> Option<PathBuf> {
-    let is_on_flash = name == "state" && chosen::network().is_none() && Path::new(PROCD).exists();
+    place_with(name, chosen::network().is_some(), Path::new(PROCD).exists())
+}
+
+fn place_with(name: &str, is_further_network: bool, has_procd: bool) -> Option<PathBuf> {
+    let is_on_flash = name == "state" && !is_further_network && has_procd;
     is_on_flash.then(|| PathBuf::from(STATE_ON_FLASH))
 }
 
@@ -67,5 +71,13 @@ mod tests {
         let fault = ConfigFile::read(Some(Path::new("/etc/other.toml"))).unwrap_err();
         assert!(fault.message().ends_with("would ignore /etc/other.toml"), "{fault:?}");
         assert!(ConfigFile::read(Some(Path::new(NONE))).is_ok());
+    }
+
+    #[test]
+    fn only_openwrt_has_the_state_of_the_usual_network_on_flash() {
+        assert_eq!(place_with("state", false, true), Some(PathBuf::from("/etc/taut/state")));
+        assert_eq!(place_with("state", false, false), None, "/var is no memory elsewhere");
+        assert_eq!(place_with("state", true, true), None);
+        assert_eq!(place_with("socket", false, true), None);
     }
 }

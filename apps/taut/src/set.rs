@@ -9,7 +9,8 @@ use taut_agent::settings::{find, meant};
 use crate::chosen;
 use crate::client::{Client, NoDaemon};
 use crate::fault::Fault;
-use crate::flags::{Word, Words, default_socket, setting_details, take_setting, unexpected};
+use crate::flag_texts::file;
+use crate::flags::{Word, Words, default_socket, take_setting, unexpected};
 use crate::{output, ssh, table};
 
 /// Longest wait until what was set is on the disk, 5 s.
@@ -21,10 +22,12 @@ pub(crate) const ARGUMENTS: &str = "[--SETTING VALUE …] [--default SETTING …
 
 pub(crate) const DETAILS: &str = concat!(
     "\
-Without a setting: lists all, with their values, and where these come from: a flag of the daemon, its environment (TAUT_NAME), `taut set`,
-the file /etc/taut/taut.toml, or the default. The first of these that gives a value holds.
+Without a setting: lists all, with their values, and where these come from: a flag of the daemon, its environment (TAUT_NAME), `taut set`",
+    file!(",\nthe file /etc/taut/taut.toml, ", "\n"),
+    "\
+or the default. The first of these that gives a value holds.
 
-With settings: changes them in the running daemon, and keeps them for the next one: `taut set --log-level debug --portmap=false`.
+With settings: changes them in the running daemon, and keeps them for the next one: `taut set --log-level debug --ecn=false`.
 No packet is lost; what belongs to the device, the sockets or the threads takes effect when the network starts again (`taut down`,
 `taut up`), and the list says that it waits.
 
@@ -32,8 +35,7 @@ No packet is lost; what belongs to the device, the sockets or the threads takes 
 --cut-ssh          let the kill switch end the ssh session in which this command runs
 --json             print the settings as an object, with a schema version
 
-",
-    setting_details!()
+"
 );
 
 pub(crate) fn run(words: Words) -> Result<(), Fault> {

@@ -14,7 +14,7 @@ use taut_netmap::{check_new_name, name_from_host};
 
 use crate::client::{Client, NoDaemon};
 use crate::fault::Fault;
-use crate::flags::{DaemonFlags, Word, Words, place_details, setting_details, unexpected};
+use crate::flags::{DaemonFlags, Word, Words, unexpected};
 use crate::{coordinator, launch, output, ssh, status, table, token};
 
 pub(crate) const ARGUMENTS: &str = "[--join TOKEN | --coordinator URL [--coordinator-key KEY]] [--hostname NAME] [--timeout TIME] [--json] [daemon flags]";
@@ -31,9 +31,7 @@ pub(crate) const DETAILS: &str = concat!(
     "--cut-ssh          let the kill switch end the ssh session in which this command runs\n",
     "--json             print the status object once connected\n\n",
     "Exit status: 0 if packets can flow, 1 otherwise.\n\n",
-    "Flags of the daemon that it starts; a running daemon keeps its own, and `taut set` changes them:\n",
-    place_details!(),
-    setting_details!()
+    "Flags of the daemon that it starts; a running daemon keeps its own, and `taut set` changes them:\n"
 );
 
 /// Time between two requests for the daemon's progress.
