@@ -35,7 +35,7 @@ def main():
     root.prepare()
     programs.take_source(commit)
     programs.vendor()
-    programs.cargo(target, programs.date_of(commit), [targets.NODE], "abort", with_symbols=True)
+    programs.cargo(target, programs.date_of(commit), targets.NODE, with_symbols=True)
     file = programs.binary(target, targets.NODE)
     with tempfile.TemporaryDirectory() as folder:
         stripped = Path(folder) / "taut"

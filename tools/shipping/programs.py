@@ -108,15 +108,11 @@ def vendor(place=None):
 def build(target, date):
     """Builds the programs of a target."""
     all_programs = targets.there(root.INSIDE["/src"], target.programs)
-    for program in all_programs:
+    # Cargo gives all builds of a package one name, so the one that keeps it comes last.
+    for program in sorted(all_programs, key=lambda program: program.features is None):
+        cargo(target, date, program)
         if program.features is not None:
-            cargo(target, date, [program], "abort")
-            # Cargo gives both builds of a package one name.
             shutil.copyfile(built(target, program.installed), binary(target, program))
-    cargo(target, date, [program for program in all_programs if program.features is None and program is not targets.COORDINATOR], "abort")
-    if targets.COORDINATOR in target.programs:
-        # A panic ends what it happened in, and not the channels of all nodes (fault N7).
-        cargo(target, date, [targets.COORDINATOR], "unwind")
     for program in all_programs:
         if not binary(target, program).exists():
             raise root.Failed(f"{target.name}: cargo made no {program.name}", "the lines above say why")
@@ -139,10 +135,11 @@ def built(target, name):
     return root.INSIDE["/build"] / "target" / target.rust / "release" / name
 
 
-def cargo(target, date, programs, panic, with_symbols=False):
-    """Builds programs of one target, with the standard library. Nothing is fetched."""
-    names = ", ".join(program.name for program in programs)
-    root.say(f"building {names} for {target.name} (minutes)")
+def cargo(target, date, program, with_symbols=False):
+    """Builds a program for one target, with the standard library. Nothing is fetched. One call for several would give each the features that any of them needs: 35 kB of ciphers in a relay."""
+    root.say(f"building {program.name} for {target.name} (minutes)")
+    # A panic of the coordinator ends what it happened in, and not the channels of all nodes (fault N7).
+    panic = "unwind" if program is targets.COORDINATOR else "abort"
     # The C library comes from zig, and not with Rust's standard library, which Debian has for this host's processor only. A panic that aborts unwinds no stack, so tables
     # for that are dead weight: a tenth of the node.
     options = "-C link-self-contained=no" + (f" -C force-unwind-tables=no {MERGE}" if panic == "abort" else "")
@@ -168,17 +165,17 @@ def cargo(target, date, programs, panic, with_symbols=False):
         # Not by the profile: where a package has flags of its own, cargo asks for `strip` whatever the profile says.
         options += " -C strip=none"
     flags = f"CARGO_TARGET_{target.rust.upper().replace('-', '_')}_RUSTFLAGS={options}"
-    chosen = [word for program in programs for word in ("-p", program.crate, *features(program))]
+    chosen = ["-p", program.crate, *features(program)]
     # RUSTC_BOOTSTRAP: building the standard library is a feature of nightly compilers only, and this compiler belongs to the library's source.
     # cargo-zigbuild prefers the module of Python to the command zig.
     zig = ["CARGO_ZIGBUILD_PYTHON_PATH=/bin/false", f"LINKER_OPTIONS={linker}", f"ORDER=/src/{ORDER}"]
-    link_anew(target, programs, panic, linker)
+    link_anew(target, program, linker)
     variables = [*zig, "RUSTC_BOOTSTRAP=1", "CARGO_TARGET_DIR=/build/target", f"SOURCE_DATE_EPOCH={date}", flags]
     begun = time.time()
     root.run("env", "-C", "/src", *variables, "nice", "cargo-zigbuild", "zigbuild", *words, *chosen)
     # Cargo links to a name of its own, one for each set of features, and only what changed.
     for file in (built(target, targets.NODE.installed).parent / "deps").glob(f"{targets.NODE.installed}-*.placed"):
-        if targets.NODE in programs and file.stat().st_mtime >= begun:
+        if program is targets.NODE and file.stat().st_mtime >= begun:
             root.say(f"{targets.NODE.name} for {target.name}: {placed(file)}")
 
 
@@ -191,17 +188,16 @@ def placed(file):
     return told
 
 
-def link_anew(target, programs, panic, linker):
+def link_anew(target, program, linker):
     """Has cargo link programs again if they were linked in another way before: it knows nothing of the linker's options and files."""
     order = root.INSIDE["/src"] / ORDER
     texts = (linker, root.ZIG.read_text(encoding="utf-8"), order.read_text(encoding="utf-8") if order.exists() else "")
     wanted = hashlib.sha256(repr(texts).encode()).hexdigest()
     built_to = root.INSIDE["/build"] / "target" / target.rust
-    stamp = built_to / f"linked-{panic}-{'-'.join(program.name for program in programs)}"
+    stamp = built_to / f"linked-{program.name}"
     if not stamp.exists() or stamp.read_text() != wanted:
-        for program in programs:
-            for file in (built_to / "release" / "deps").glob(f"{program.installed.replace('-', '[-_]')}-*"):
-                file.unlink()
+        for file in (built_to / "release" / "deps").glob(f"{program.installed.replace('-', '[-_]')}-*"):
+            file.unlink()
         built_to.mkdir(parents=True, exist_ok=True)
         stamp.write_text(wanted)
 

@@ -27,7 +27,7 @@ Without a setting: lists all, with their values, and where these come from: a fl
     "\
 or the default. The first of these that gives a value holds.
 
-With settings: changes them in the running daemon, and keeps them for the next one: `taut set --log-level debug --ecn=false`.
+With settings: changes them in the running daemon, and keeps them for the next one: `taut set --log-level debug --accept-routes`.
 No packet is lost; what belongs to the device, the sockets or the threads takes effect when the network starts again (`taut down`,
 `taut up`), and the list says that it waits.
 
