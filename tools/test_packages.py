@@ -96,21 +96,41 @@ class Scripts(unittest.TestCase):
             flags[service] = subprocess.run(["sh", "-c", script], capture_output=True, text=True, check=True).stdout.split()
         self.assertEqual(flags, {"taut": ["daemon", "--port", "1"], "taut.work": ["daemon", "--network", "work"], "taut.home": ["daemon", "--network", "home", "--port", "2"]})
 
-    def test_a_router_loads_the_kill_switch_of_each_network_at_boot(self):
-        program = self.stage / "taut"
+    def test_a_router_loads_the_kill_switches_before_its_network_starts(self):
+        program = self.recorder()
+        text = (root.ROOT / "dist/openwrt/taut.init").read_text().replace("PROGRAM=/usr/bin/taut", f"PROGRAM={program}")
+        done = subprocess.run(["sh", "-c", f"start() {{ echo started; }}\n{text}\nboot"], capture_output=True, text=True, check=True)
+        self.assertEqual((done.stdout, self.calls()), ("started\n", ["kill-switch load"]))
+
+    def test_the_package_of_each_program_with_a_service_has_scripts_that_name_it(self):
+        for program in (program for program in targets.PROGRAMS if program.installed in packages.UNITS):
+            for kind in program.kinds:
+                found = packages.scripts(program, kind, self.stage)["scripts"] if kind != "oci" else {}
+                for file in found.values():
+                    text = Path(file).read_text()
+                    self.assertNotRegex(text, "@[A-Z]+@")
+                    self.assertTrue(kind == "deb" or f"/etc/init.d/{program.installed} " in text, file)
+        self.assertEqual(targets.TINY.installed, "taut")
+
+    def test_removal_takes_the_kill_switch_of_each_network_away(self):
+        program, places = self.recorder(), ("var/lib/taut", "var/lib/taut-work", "var/lib/taut-relay", "var/lib/taut-coordinator", "etc/taut/state", "etc/taut/state-home")
+        for place in places:
+            (self.stage / place).mkdir(parents=True)
+        text = packages.script(targets.TINY, "preremove", self.stage)
+        text = re.sub(r"(?<=[ \n])/(var/lib|etc/taut|run)/", rf"{self.stage}/\1/", Path(text).read_text()).replace("/usr/bin/taut", str(program))
+        subprocess.run(["sh", "-c", text, "sh", "remove"], check=True)
+        removed = [call for call in self.calls() if call.startswith("kill-switch")]
+        self.assertEqual(removed, ["kill-switch remove", "kill-switch remove --network work", "kill-switch remove", "kill-switch remove --network home"])
+
+    def recorder(self):
+        """Returns a program that writes its arguments down, for `calls`."""
+        program = self.stage / "recorder"
         program.write_text(f'#!/bin/sh\necho "$*" >> {self.stage}/calls\n')
         program.chmod(0o755)
-        text = (root.ROOT / "dist/openwrt/taut.init").read_text().replace("PROGRAM=/usr/bin/taut", f"PROGRAM={program}")
-        # What rc.common and functions.sh have.
-        uci = 'config_load() { :; }\nconfig_foreach() { for each in main work off; do $1 $each; done; }\nconfig_get_bool() { [ "$2" = off ] && eval "$1=0" || eval "$1=1"; }\nstart() { echo started; }\n'
-        done = subprocess.run(["sh", "-c", f"{uci}\n{text}\nboot"], capture_output=True, text=True, check=True)
-        self.assertEqual(done.stdout, "started\n")
-        self.assertEqual((self.stage / "calls").read_text().splitlines(), ["kill-switch load", "--network work kill-switch load --state /etc/taut/state-work"])
+        return program
 
-    def test_the_tiny_node_has_no_configuration_file(self):
-        full, tiny = (set(packages.scripts_of_services(program, "openwrt")) for program in (targets.NODE, targets.TINY))
-        self.assertEqual(full - tiny, {"/etc/taut/taut.toml"})
-        self.assertLessEqual(tiny, full)
+    def calls(self):
+        return (self.stage / "calls").read_text().splitlines()
 
     def test_zsh_finds_completions_of_every_kind_of_package(self):
         folder = self.stage / "manuals/zsh"

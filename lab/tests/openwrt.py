@@ -39,7 +39,9 @@ config_load() {
         eval "set -- $line"
         case $1 in
         config) section=$3; printf '%s\\tconfig\\t%s\\t\\n' "$section" "$2" >> /tmp/config ;;
-        option|list) printf '%s\\t%s\\t%s\\t%s\\n' "$section" "$1" "$2" "$3" >> /tmp/config ;;
+        option|list)
+            ${1}_cb "$2" "$3"
+            printf '%s\\t%s\\t%s\\t%s\\n' "$section" "$1" "$2" "$3" >> /tmp/config ;;
         esac
     done < /etc/config/$1
 }

@@ -30,10 +30,10 @@ def test_a_router_is_installed_configured_and_left_as_it_was(lab):
     me = json.loads(router.run("taut status --json").stdout)["self"]
     # Keys are where a restart of the router leaves them.
     assert router.read("etc/taut/state/identity.json") and not (router.root / "tmp/lib/taut").exists()
-    text = "config taut 'main'\n\toption mtu '1300'\n\toption portmap '0'\n\toption accept_routes '1'\n"
+    text = "config taut 'main'\n\toption mut '1400'\n\toption mtu '1300'\n\toption portmap '0'\n\toption accept_routes '1'\n"
     text += "\tlist advertise_routes '192.168.7.0/24'\n\tlist advertise_routes '10.1.0.0/24 as 10.201.0.0/24'\nconfig taut 'work'\nconfig taut 'off'\n\toption enabled '0'\n"
     (router.root / "etc/config/taut").write_text(text)
-    router.run("/etc/init.d/taut reload")
+    assert router.run("/etc/init.d/taut reload").stderr.count("there is no setting") == 1
     wait_until(lambda: settings(router).get("mtu") == ("1300", "environment"), "the settings to be in force", details=lambda: router.read("tmp/log"))
     now = settings(router)
     assert now["portmap"] == ("false", "environment") and now["accept-routes"] == ("true", "environment")

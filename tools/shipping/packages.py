@@ -54,7 +54,6 @@ def units(program):
 PROCD = {
     "taut.init": ("/etc/init.d/taut", 0o755),
     "taut.config": ("/etc/config/taut", 0o644),
-    "taut.toml": ("/etc/taut/taut.toml", 0o644),
     "taut.keep": ("/lib/upgrade/keep.d/taut", 0o644),
     "taut.firewall": ("/etc/uci-defaults/70-taut", 0o755),
 }
@@ -64,9 +63,7 @@ def scripts_of_services(program, system):
     """Returns {path in the package: (text, mode)} of the scripts for OpenRC or procd."""
     base, found = SOURCE / "dist" / system, {}
     for file in sorted(base.rglob("*")):
-        # The tiny node reads no configuration file.
-        is_lacking = program is targets.TINY and file.name == "taut.toml"
-        if file.is_file() and owner_of(file, base) == program.installed and not is_lacking:
+        if file.is_file() and owner_of(file, base) == program.installed:
             text = file.read_text(encoding="utf-8").replace("/usr/local/bin/", "/usr/bin/")
             path, mode = f"/etc/{file.relative_to(base)}", 0o755 if "init.d" in file.parts else 0o644
             if system == "openwrt":
@@ -169,7 +166,7 @@ def scripts_folder():
 
 def script(program, name, stage):
     """Returns the file of a script for this package: dist/packages with the package's names filled in."""
-    text = (scripts_folder() / name).read_text(encoding="utf-8").replace("@PACKAGE@", program.name)
+    text = (scripts_folder() / name).read_text(encoding="utf-8").replace("@PACKAGE@", program.name).replace("@SERVICE@", program.installed)
     there = {Path(path).name for path in units(program)}
     for key, value in UNITS[program.installed].items():
         text = text.replace(f"@{key}@", " ".join(unit for unit in value.split() if "*" in unit or unit in there))
@@ -183,7 +180,9 @@ def script(program, name, stage):
 
 
 def scripts(program, kind, stage):
-    """Returns the scripts of a package, in nfpm's words."""
+    """Returns the scripts of a package, in nfpm's words; none for a program without a service."""
+    if program.installed not in UNITS:
+        return {}
     if kind == "deb":
         return {"scripts": {stage_: script(program, f"deb.{name}", stage) for stage_, name in (("preinstall", "preinst"), ("postinstall", "postinst"), ("preremove", "prerm"), ("postremove", "postrm"))}}
     after, before = script(program, "postinstall", stage), script(program, "preremove", stage)
@@ -207,9 +206,9 @@ def make(program, target, kind, version, found, stage, date, out):
         "license": "Apache-2.0",
         "mtime": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(date)),
         "contents": found,
-        **(scripts(program, kind, stage) if program.name in UNITS else {}),
+        **scripts(program, kind, stage),
     }
-    if kind == "deb" and program.name in UNITS:
+    if kind == "deb" and program.installed in UNITS:
         described["depends"] = ["init-system-helpers"]
     others = [each.name for each in targets.PROGRAMS if each is not program and each.installed == program.installed and kind in each.kinds]
     if others:

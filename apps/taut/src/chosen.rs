@@ -4,7 +4,7 @@
 //! (decision 13 in docs/decisions).
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use crate::fault::Fault;
@@ -13,6 +13,9 @@ use crate::fault::Fault;
 const MAX_NAME: usize = 10;
 /// Names that would have the directories of other programs (/var/lib/taut-coordinator, /var/lib/taut-relay), or the file of the usual network (/etc/taut/taut.toml).
 const RESERVED: [&str; 3] = ["coordinator", "relay", "taut"];
+
+/// The service manager of OpenWrt.
+const PROCD: &str = "/sbin/procd";
 
 /// The network that `--network` chose.
 static CHOSEN: OnceLock<String> = OnceLock::new();
@@ -71,9 +74,24 @@ pub(crate) fn network() -> Option<&'static str> {
     CHOSEN.get().map(String::as_str)
 }
 
-/// Returns the state directory of a network.
-pub(crate) fn state(name: &str) -> PathBuf {
-    PathBuf::from(format!("/var/lib/taut-{name}"))
+/// Returns the directory that has the state directories of all networks, and the name of the usual one. That of another network has `-` and its name behind it.
+pub(crate) fn states() -> (&'static str, &'static str) {
+    states_on(Path::new(PROCD).exists())
+}
+
+fn states_on(openwrt: bool) -> (&'static str, &'static str) {
+    // There, /var is memory.
+    if openwrt { ("/etc/taut", "state") } else { ("/var/lib", "taut") }
+}
+
+/// Returns the state directory of a network, `None` for the usual one.
+pub(crate) fn state(name: Option<&str>) -> PathBuf {
+    state_in(states(), name)
+}
+
+fn state_in((directory, usual): (&str, &str), name: Option<&str>) -> PathBuf {
+    let name = name.map_or_else(|| String::from(usual), |name| format!("{usual}-{name}"));
+    Path::new(directory).join(name)
 }
 
 /// Returns the path of the socket of a network's daemon.
@@ -98,6 +116,18 @@ mod tests {
     fn of(line: &str) -> Result<(Vec<String>, Option<String>), Fault> {
         let (rest, name) = split(line.split_whitespace().map(OsString::from))?;
         Ok((rest.into_iter().map(|word| word.into_string().unwrap()).collect(), name))
+    }
+
+    #[test]
+    fn states_are_where_a_restart_of_the_host_leaves_them() {
+        for (openwrt, name, expected) in [
+            (false, None, "/var/lib/taut"),
+            (false, Some("work"), "/var/lib/taut-work"),
+            (true, None, "/etc/taut/state"),
+            (true, Some("work"), "/etc/taut/state-work"),
+        ] {
+            assert_eq!(state_in(states_on(openwrt), name), PathBuf::from(expected));
+        }
     }
 
     #[test]

@@ -40,8 +40,9 @@ struct ErrorObject<'a> {
 pub(crate) fn report(fault: &Fault, json: bool) -> ExitCode {
     let (failure, status) = match fault {
         Fault::Usage { message, usage } => {
-            output::complain(&format!("taut: {message}\nusage: {usage}"));
-            (Failure { message: message.clone(), hint: format!("usage: {usage}") }, MISUSED)
+            let hint = if usage.is_empty() { String::new() } else { format!("usage: {usage}") };
+            output::complain(&format!("taut: {message}\n{hint}"));
+            (Failure { message: message.clone(), hint }, MISUSED)
         }
         Fault::UnknownFlag(flag) => return report(&Fault::usage(format!("there is no flag `{flag}`")), json),
         Fault::Failed(failure) => {

@@ -56,8 +56,7 @@ macro_rules! aes {
 
 /// The flags of a daemon that are no settings.
 pub(crate) const PLACES: &str = concat!(
-    "--state DIR        directory of the keys, the membership and the last map (default /var/lib/taut",
-    file!(")\n", "; on OpenWrt /etc/taut/state)\n"),
+    "--state DIR        directory of the keys, the membership and the last map (default /var/lib/taut, or on OpenWrt /etc/taut/state)\n",
     "--socket PATH      local socket of the daemon (default /run/taut/taut.sock)\n",
     file!(
         "--config FILE      file with further settings, `NAME = VALUE` lines as in TOML (default /etc/taut/taut.toml, if it exists; /dev/null: none)\n",

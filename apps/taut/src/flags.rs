@@ -13,8 +13,6 @@ use crate::chosen;
 use crate::config_file::{self, ConfigFile};
 use crate::fault::Fault;
 
-/// Default state directory.
-const STATE_DIR: &str = "/var/lib/taut";
 /// Default path of the daemon's local socket.
 const SOCKET: &str = "/run/taut/taut.sock";
 
@@ -87,8 +85,7 @@ pub(crate) fn default_socket() -> PathBuf {
 
 /// Returns the state directory that applies without a flag.
 pub(crate) fn default_state() -> PathBuf {
-    let otherwise = chosen::network().map_or_else(|| PathBuf::from(STATE_DIR), chosen::state);
-    default_place("TAUT_STATE_DIR", "state", otherwise).0
+    default_place("TAUT_STATE_DIR", "state", chosen::state(chosen::network())).0
 }
 
 /// Returns the place that the environment, else the configuration file, else `otherwise` says, and its source. Variables are for the network in the usual
@@ -119,18 +116,17 @@ impl DaemonFlags {
     /// Returns the flags that the environment sets, with the places of the configuration file and defaults for the others.
     pub(crate) fn from_environment() -> Self {
         let mut flags = Self::new();
-        let usual = |network: fn(&str) -> PathBuf, otherwise: &str| {
-            chosen::network().map_or_else(|| PathBuf::from(otherwise), network)
-        };
-        (flags.state, flags.sources[0]) = default_place("TAUT_STATE_DIR", "state", usual(chosen::state, STATE_DIR));
-        (flags.socket, flags.sources[1]) = default_place("TAUT_SOCKET", "socket", usual(chosen::socket, SOCKET));
+        let (network, usual) = (chosen::network(), flags.socket);
+        let socket = network.map_or(usual, chosen::socket);
+        (flags.state, flags.sources[0]) = default_place("TAUT_STATE_DIR", "state", chosen::state(network));
+        (flags.socket, flags.sources[1]) = default_place("TAUT_SOCKET", "socket", socket);
         flags
     }
 
     fn new() -> Self {
         let sources = ["default"; 2];
         Self {
-            state: PathBuf::from(STATE_DIR),
+            state: chosen::state(None),
             socket: PathBuf::from(SOCKET),
             sources,
             config: None,

@@ -103,7 +103,13 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
     );
     match task.unwrap_or(Task::Status) {
         Task::Status => show(&all(own, is_one), json),
-        Task::Load => load(&all(own, is_one)).and_then(|places| show(&places, json)),
+        Task::Load => {
+            load(&all(own, is_one)).and_then(|places| show(&places, json))?;
+            // A build that reads no file must not end well where one may name the state directory with the kill switch.
+            #[cfg(not(feature = "config"))]
+            crate::config_file::ConfigFile::read(None)?;
+            Ok(())
+        }
         Task::Pause(time) => pause(own, Some(time)).and_then(|place| show(&[place], json)),
         Task::Resume => pause(own, None).and_then(|place| show(&[place], json)),
         Task::Remove => remove(own, json),
@@ -144,7 +150,8 @@ impl Place {
 /// Returns this network, or all networks of the host.
 fn all(own: Place, is_one: bool) -> Vec<Place> {
     let further = networks::names().into_iter().filter(|_| !is_one);
-    let further = further.map(|name| Place::new(chosen::state(&name), chosen::socket(&name), chosen::interface(&name)));
+    let further =
+        further.map(|name| Place::new(chosen::state(Some(&name)), chosen::socket(&name), chosen::interface(&name)));
     std::iter::once(own).chain(further).collect()
 }
 
@@ -241,7 +248,7 @@ fn text(shown: &ShownSwitch) -> String {
     match shown.daemon_runs {
         true => first,
         false => format!(
-            "{first}\nThe daemon does not run, so this host has no network. Start it (`systemctl start taut`, or `taut up`), or give the switch up with `taut kill-switch remove`."
+            "{first}\nThe daemon does not run, so this host has no network. Start its service, or run `taut up`, or give the switch up with `taut kill-switch remove`."
         ),
     }
 }

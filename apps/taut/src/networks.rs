@@ -7,7 +7,7 @@ use serde::Serialize;
 use taut_agent::api::{NodeState, SCHEMA, Status};
 use taut_base::SortedSet;
 
-use crate::chosen::{is_name, network, socket};
+use crate::chosen::{is_name, network, socket, states};
 use crate::client::Client;
 use crate::fault::Fault;
 use crate::flag_texts::file;
@@ -73,14 +73,18 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
 
 /// Returns the names of the further networks of this host, by their sockets and state directories.
 pub(crate) fn names() -> SortedSet<String> {
-    let of = |directory: &str, file: &str| {
+    let of = |directory: &str, usual: &str, file: &str| {
         let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
         let found = entries.filter(|entry| entry.path().join(file).exists());
         found
-            .filter_map(|entry| Some(String::from(entry.file_name().to_str()?.strip_prefix("taut-")?)))
+            .filter_map(|entry| {
+                let name = entry.file_name();
+                Some(String::from(name.to_str()?.strip_prefix(usual)?.strip_prefix('-')?))
+            })
             .collect::<Vec<_>>()
     };
-    let all = of("/run", "taut.sock").into_iter().chain(of("/var/lib", "identity.json"));
+    let (directory, usual) = states();
+    let all = of("/run", "taut", "taut.sock").into_iter().chain(of(directory, usual, "identity.json"));
     all.filter(|name| is_name(name)).collect()
 }
 

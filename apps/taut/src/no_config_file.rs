@@ -4,15 +4,11 @@ use std::path::{Path, PathBuf};
 
 use taut_agent::settings::Setting;
 
-use crate::chosen;
 use crate::fault::Fault;
+use crate::{chosen, output};
 
 /// The name that means "no configuration file".
 const NONE: &str = "/dev/null";
-/// The service manager of OpenWrt.
-const PROCD: &str = "/sbin/procd";
-/// The state directory on OpenWrt, where `/var` is memory.
-const STATE_ON_FLASH: &str = "/etc/taut/state";
 
 /// No file.
 #[derive(Debug, Default)]
@@ -36,6 +32,13 @@ impl ConfigFile {
         }
     }
 
+    /// Says on stderr that there is a file, for verbs other than the daemon, which read the state directory: the file may name another one.
+    pub(crate) fn complain() {
+        if let Err(fault) = Self::read(None) {
+            output::complain(&format!("taut: {}", fault.message()));
+        }
+    }
+
     /// Returns the file.
     pub(crate) fn checked(self) -> Result<Self, Fault> {
         Ok(self)
@@ -52,14 +55,9 @@ impl ConfigFile {
     }
 }
 
-/// Returns the place that a file would have: the state directory of the usual network on OpenWrt, where the full package has it from its file.
-pub(crate) fn place(name: &str) -> Option<PathBuf> {
-    place_with(name, chosen::network().is_some(), Path::new(PROCD).exists())
-}
-
-fn place_with(name: &str, is_further_network: bool, has_procd: bool) -> Option<PathBuf> {
-    let is_on_flash = name == "state" && !is_further_network && has_procd;
-    is_on_flash.then(|| PathBuf::from(STATE_ON_FLASH))
+/// Returns no place.
+pub(crate) fn place(_: &str) -> Option<PathBuf> {
+    None
 }
 
 #[cfg(test)]
@@ -71,13 +69,5 @@ mod tests {
         let fault = ConfigFile::read(Some(Path::new("/etc/other.toml"))).unwrap_err();
         assert!(fault.message().ends_with("would ignore /etc/other.toml"), "{fault:?}");
         assert!(ConfigFile::read(Some(Path::new(NONE))).is_ok());
-    }
-
-    #[test]
-    fn only_openwrt_has_the_state_of_the_usual_network_on_flash() {
-        assert_eq!(place_with("state", false, true), Some(PathBuf::from("/etc/taut/state")));
-        assert_eq!(place_with("state", false, false), None, "/var is no memory elsewhere");
-        assert_eq!(place_with("state", true, true), None);
-        assert_eq!(place_with("socket", false, true), None);
     }
 }

@@ -18,7 +18,7 @@ const LONGEST_SAVE: Duration = Duration::from_secs(5);
 /// Time between two questions about that, 5 ms.
 const POLL: Duration = Duration::from_millis(5);
 
-pub(crate) const ARGUMENTS: &str = "[--SETTING VALUE …] [--default SETTING …] [--cut-ssh] [--json] [--socket PATH]";
+pub(crate) const ARGUMENTS: &str = "[--SETTING VALUE …] [--default SETTING]… [--cut-ssh] [--json] [--socket PATH]";
 
 pub(crate) const DETAILS: &str = concat!(
     "\
@@ -104,7 +104,13 @@ struct Options {
 fn parse(mut words: Words) -> Result<Options, Fault> {
     let mut options = Options { socket: default_socket(), json: false, changes: Vec::new(), cut_ssh: false };
     while let Some(word) = words.next()? {
-        let Word::Flag(flag) = &word else { return Err(unexpected(&word)) };
+        let flag = match &word {
+            Word::Flag(flag) => flag,
+            Word::Value(name) if find(name).is_some() => {
+                return Err(Fault::usage(format!("`{name}` needs hyphens: `--{name} VALUE`")));
+            }
+            Word::Value(_) => return Err(unexpected(&word)),
+        };
         let change = match flag.as_str() {
             "--json" => {
                 options.json = true;

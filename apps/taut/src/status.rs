@@ -230,7 +230,7 @@ fn asker(back_end: ResolverBackEnd) -> &'static str {
 fn lanes(lanes: &LanesStatus) -> String {
     let running = lanes.ports.len();
     if !lanes.auto {
-        return format!("{running}, fixed by --lanes");
+        return format!("{running}, fixed by the setting `lanes`");
     }
     let more = match (&lanes.problem, lanes.most) {
         (Some(problem), _) => format!("more could not be started: {problem}"),

@@ -234,6 +234,10 @@ impl Verb {
 /// Runs the verb `name`.
 pub(crate) fn run(name: &str, words: Words) -> Result<(), Fault> {
     let verb = find(name)?;
+    #[cfg(not(feature = "config"))]
+    if !matches!(name, "daemon" | "up" | "version") {
+        crate::config_file::ConfigFile::complain();
+    }
     match (verb.run)(words) {
         Err(Fault::Help) => output::print(&verb.help()),
         result => result.map_err(|fault| verb.explain(fault)),

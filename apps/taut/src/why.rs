@@ -207,7 +207,7 @@ fn lanes(session: &SessionStatus) -> String {
         }
         Some("ports-closed") => ": a firewall or NAT lets only the first port in; open UDP 8288 to 8303 on both nodes",
         Some("opening") => ": more are being opened",
-        Some("fixed") => ": fixed by --lanes",
+        Some("fixed") => ": fixed by the setting `lanes`",
         Some("one-core") => ": taut may use one core only",
         Some("no-gain") => ": more were tried a short time ago and carried no more",
         Some("not-needed") => ": more are opened when several transfers need them",

@@ -29,7 +29,7 @@ impl fmt::Display for RunError {
         match self {
             Self::AlreadyRunning(path) => write!(
                 f,
-                "another taut daemon answers on {}; stop it with `taut down`, or give this one its own --socket, --state and --tun",
+                "another taut daemon answers on {}; stop it with `taut down` or by its service, or give this one its own --socket, --state and --tun",
                 path.display()
             ),
             Self::Socket(path, error) => {

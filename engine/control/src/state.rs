@@ -149,9 +149,7 @@ pub fn saved_settings(path: &Path) -> (String, Vec<String>) {
             let text = std::str::from_utf8(&loaded.body).map(String::from).unwrap_or_default();
             (text, loaded.notes)
         }),
-        Err(unusable) => {
-            (String::new(), vec![format!("{unusable}; settings are those of the configuration file and the defaults")])
-        }
+        Err(unusable) => (String::new(), vec![format!("{unusable}; what `taut set` kept is not in force")]),
     }
 }
 

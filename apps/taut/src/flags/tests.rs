@@ -1,5 +1,5 @@
 use taut_agent::{ExitChoice, RouteOptions};
-use taut_wire::control::{Suite, Suites};
+use taut_wire::control::Suites;
 
 use super::*;
 
@@ -29,7 +29,7 @@ fn config(line: &str) -> DaemonConfig {
 
 #[test]
 fn daemon_flags_one_by_one() {
-    let usual = DaemonConfig { state_dir: STATE_DIR.into(), socket: SOCKET.into(), ..DaemonConfig::default() };
+    let usual = DaemonConfig { state_dir: chosen::state(None), socket: SOCKET.into(), ..DaemonConfig::default() };
     let routes = |change: fn(&mut RouteOptions)| {
         let mut config = usual.clone();
         change(&mut config.routes);
@@ -87,10 +87,12 @@ fn daemon_flags_one_by_one() {
         ("--no-ecn", DaemonConfig { ecn: false, ..usual.clone() }),
         ("--no-aes", DaemonConfig { suites: Suites::STOCK, ..usual.clone() }),
         ("--suites chacha20poly1305", DaemonConfig { suites: Suites::STOCK, ..usual.clone() }),
+        #[cfg(feature = "aes")]
         (
             "--suites AES256GCM,ChaCha20Poly1305",
-            DaemonConfig { suites: Suites::STOCK.with(Suite::Aes256Gcm), ..usual.clone() },
+            DaemonConfig { suites: Suites::STOCK.with(taut_wire::control::Suite::Aes256Gcm), ..usual.clone() },
         ),
+        #[cfg(feature = "aes")]
         ("--suites aegis256x4,aes256gcm", usual.clone()),
     ] {
         assert_eq!(format!("{:?}", config(line)), format!("{expected:?}"), "{line}");
@@ -128,6 +130,10 @@ fn wrong_flags_are_named() {
         ("--socks5 1080", "built without userspace networks"),
         #[cfg(not(feature = "userspace"))]
         ("--forward 1=a:1", "take the setting away"),
+        #[cfg(not(feature = "aes"))]
+        ("--suites ChaCha20Poly1305,AES256GCM", "built without AES256GCM"),
+        #[cfg(not(feature = "portmap"))]
+        ("--portmap", "built without port mappings"),
         ("--advertise-routes lan", "`lan` is no route"),
         ("--advertise-routes 0.0.0.0/0", "`--advertise-exit-node` offers the way"),
         ("--exit-node a/b", "the name of a node"),
@@ -153,7 +159,7 @@ fn wrong_flags_are_named() {
 
 #[test]
 fn a_daemon_that_up_starts_gets_the_same_flags() {
-    let line = "--state /s --socket /x --port 7 --tun t --mtu 1300 --lanes 3 --no-tun-steering --no-tun-offload --no-udp-gso --no-udp-gro --suites AES256GCM --no-portmap --accept-routes --advertise-exit-node --exit-node auto --snat=off --no-dns --dns-search --low-latency --metrics 127.0.0.1:9288 --log-level warn,path=debug";
+    let line = "--state /s --socket /x --port 7 --tun t --mtu 1300 --lanes 3 --no-tun-steering --no-tun-offload --no-udp-gso --no-udp-gro --suites ChaCha20Poly1305 --no-portmap --accept-routes --advertise-exit-node --exit-node auto --snat=off --no-dns --dns-search --low-latency --metrics 127.0.0.1:9288 --log-level warn,path=debug";
     let mut flags = daemon(line).unwrap();
     // The words of a mapped route are one argument.
     let list = "192.168.10.0/24, 10.1.0.0/24 as 10.201.0.0/24";

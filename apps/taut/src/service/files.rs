@@ -69,7 +69,6 @@ const OPENRC: &[Source] = &[
 const PROCD: &[Source] = &[
     source!("openwrt/taut.init", "/etc/init.d/taut", SCRIPT, false),
     source!("openwrt/taut.config", "/etc/config/taut", PLAIN, true),
-    source!("openwrt/taut.toml", "/etc/taut/taut.toml", PLAIN, true),
     source!("openwrt/taut.keep", "/lib/upgrade/keep.d/taut", PLAIN, false),
     source!("openwrt/taut.firewall", "/etc/uci-defaults/70-taut", SCRIPT, false),
 ];

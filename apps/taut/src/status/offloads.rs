@@ -13,6 +13,8 @@ pub(super) fn row(tun: Option<&TunStatus>, udp: Option<&UdpStatus>) -> Option<Ve
     let missing = |known: &[(&str, &'static str)], granted: &[String]| -> Vec<&'static str> {
         known.iter().filter(|(name, _)| !granted.iter().any(|one| one == name)).map(|(_, words)| *words).collect()
     };
+    // A userspace network has no device.
+    let tun = tun.filter(|tun| tun.name != "userspace");
     let mut lacks = tun.map(|tun| missing(&DEVICE, &tun.offload)).unwrap_or_default();
     lacks.extend(udp.map(|udp| missing(&SOCKET, &udp.offload)).unwrap_or_default());
     (!lacks.is_empty()).then(|| vec![String::from("offloads"), format!("without {}", lacks.join(", "))])
@@ -37,6 +39,8 @@ mod tests {
         assert_eq!(row_with(&["vnet-header", "checksum", "tso", "uso"], &["gso", "gro"]), None);
         let older = row_with(&["vnet-header", "checksum", "tso"], &["gso"]).unwrap();
         assert_eq!(older, "without UDP offload of the device (Linux 6.2), UDP merging (Linux 5.0)");
+        let none = TunStatus { name: String::from("userspace"), mtu: 1420, mtu_by: None, ipv6: true, offload: vec![] };
+        assert_eq!(row(Some(&none), None), None);
         assert_eq!(row(None, None), None, "a node that is down has neither");
     }
 }

@@ -51,7 +51,7 @@ impl Daemon {
     pub(super) fn outside_warning(&self) -> Option<Failure> {
         outside::has_ended().then(|| Failure {
             message: String::from("the process `taut outside` ended: names of coordinators and relays are not looked up any more, and this host's resolver is not looked after"),
-            hint: String::from("restart the daemon, such as by `systemctl restart taut`, which starts it again; until then connections go on"),
+            hint: String::from("restart the daemon, such as by `systemctl restart taut` or `/etc/init.d/taut restart`, which starts it again; until then connections go on"),
         })
     }
 

@@ -217,9 +217,12 @@ fn keep(config: &mut DaemonConfig, change: &SettingChange) -> Result<(), Failure
     let unknown = || Failure::new(format!("there is no setting `{name}`{}", meant(name)), "`taut set` lists all");
     let setting = find(name).ok_or_else(unknown)?;
     if setting.effect == Effect::Restart {
-        let hint = format!(
-            "write `{name} = …` into the configuration file, or start the daemon with the flag; nothing was changed"
-        );
+        let line = if cfg!(feature = "config") {
+            format!("`{name} = …` into the configuration file")
+        } else {
+            format!("`option {name} …` into /etc/config/taut")
+        };
+        let hint = format!("write {line}, or start the daemon with the flag; nothing was changed");
         return Err(Failure::new(format!("{name} holds from the daemon's start to its end"), hint));
     }
     let Some(value) = value else {
@@ -233,7 +236,10 @@ fn keep(config: &mut DaemonConfig, change: &SettingChange) -> Result<(), Failure
         };
         let message =
             format!("this daemon has {name} = {} from {given}, which holds before `taut set`", setting.value(config));
-        return Err(Failure::new(message, "take it away there, and start the daemon again; nothing was changed"));
+        return Err(Failure::new(
+            message,
+            "take it away there (OpenWrt has it in /etc/config/taut), and start the daemon again; nothing was changed",
+        ));
     }
     let wrong = |what| Failure::new(format!("{name} {value}: {what}"), "nothing was changed");
     setting.give(&mut config.given, Origin::Set, value).map_err(wrong)

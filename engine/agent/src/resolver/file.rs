@@ -99,7 +99,11 @@ fn is_lost() -> bool {
 fn taken() -> Failure {
     Failure::new(
         format!("another taut daemon answers this host's questions in {RESOLV_CONF}, and the file has room for one"),
-        "ask at the addresses above, or install a resolver that knows several, such as systemd-resolved or dnsmasq",
+        if cfg!(feature = "desktop-dns") {
+            "ask at the addresses above, or install a resolver that knows several, such as systemd-resolved or dnsmasq"
+        } else {
+            "ask at the addresses above, or install a resolver that knows several: dnsmasq"
+        },
     )
 }
 

@@ -56,6 +56,7 @@ fn every_value_is_shown_as_it_is_written() {
         #[cfg(feature = "userspace")]
         ("publish", "80=8080,22=[::1]:22", "80=127.0.0.1:8080,22=[::1]:22"),
         ("log-level", "warn,path=debug", "warn,path=debug"),
+        #[cfg(feature = "aes")]
         ("suites", "aes256gcm", "AES256GCM,ChaCha20Poly1305"),
         ("low-latency", "on", "true"),
         ("accept-domains", "Lan., corp.example,lan", "lan,corp.example"),
@@ -94,7 +95,7 @@ fn fault_l5_a_kept_line_of_a_later_version_is_named_and_the_others_are_read() {
     for (line, part) in
         [("lane = 4", "did you mean `lanes`?"), ("lanes = 99", "1 to 16"), ("lanes = {}", table), ("= 4", no_name)]
     {
-        let read = read_lines(&format!("mtu = \"1300\"\n{line}\nportmap = true"));
+        let read = read_lines(&format!("mtu = \"1300\"\n{line}\necn = true"));
         assert_eq!(read.len(), 3);
         let bad = read[1].as_ref().err().unwrap();
         assert!(bad.at.line == 2 && bad.what.contains(part), "{line}: {bad}");

@@ -79,9 +79,9 @@ pub fn interface_name(text: &str) -> Result<String, String> {
 /// Parses the name of the TUN device; `userspace` is none.
 pub(super) fn tun(text: &str) -> Result<String, String> {
     match text {
-        USERSPACE if cfg!(not(feature = "userspace")) => Err(String::from(
-            "this taut was built without userspace networks, as for small routers; use a TUN device (`taut0`), or install the full package",
-        )),
+        USERSPACE if cfg!(not(feature = "userspace")) => {
+            Err(not_built("userspace networks", "use a TUN device (`taut0`)"))
+        }
         _ => interface_name(text),
     }
 }
@@ -91,10 +91,13 @@ pub(super) fn tun(text: &str) -> Result<String, String> {
 pub(super) fn lacking(text: &str, what: &str) -> Result<(), String> {
     match text {
         "" | "none" => Ok(()),
-        _ => Err(format!(
-            "this taut was built without {what}, as for small routers; take the setting away, or install the full package"
-        )),
+        _ => Err(not_built(what, "take the setting away")),
     }
+}
+
+/// Says that this build lacks what a value means, and what to do instead.
+fn not_built(what: &str, instead: &str) -> String {
+    format!("this taut was built without {what}, as for small routers; {instead}, or install the full package")
 }
 
 pub(super) fn switch(text: &str) -> Result<bool, String> {
@@ -102,6 +105,15 @@ pub(super) fn switch(text: &str) -> Result<bool, String> {
         "true" | "on" => Ok(true),
         "false" | "off" => Ok(false),
         _ => Err(String::from("write `true` or `false`, or `on` or `off`")),
+    }
+}
+
+pub(super) fn portmap(text: &str) -> Result<bool, String> {
+    match switch(text)? {
+        true if cfg!(not(feature = "portmap")) => {
+            Err(not_built("port mappings", "write `false`, or take the setting away"))
+        }
+        is_on => Ok(is_on),
     }
 }
 
@@ -318,7 +330,11 @@ pub(super) fn suites(list: &str) -> Result<Suites, String> {
     let mut suites = Suites::STOCK;
     for name in list.split(',').map(str::trim) {
         let known = Suite::ALL.into_iter().find(|suite| suite.name().eq_ignore_ascii_case(name));
-        suites = suites.with(known.ok_or_else(|| unknown_suite(name))?);
+        let suite = known.ok_or_else(|| unknown_suite(name))?;
+        if cfg!(not(feature = "aes")) && suite != Suite::ChaCha20Poly1305 {
+            return Err(not_built(suite.name(), "take it out of the list"));
+        }
+        suites = suites.with(suite);
     }
     Ok(suites)
 }
