@@ -165,11 +165,13 @@ def test_fault_l6_a_package_of_arch_installs_works_is_upgraded_and_leaves_nothin
         assert {path for path in files - before[0] if not path.startswith("/var/lib/taut")} == set()
 
 
-# Makes a root with busybox and what an ipk holds (tar archives within one), as a router without glibc and systemd has it. /var is in memory there.
+# Makes a root with busybox and what an ipk holds (tar archives within one), as a router without glibc and systemd has it. /var is in memory there. The script before
+# a removal finds no service, and so ends the daemon that `taut up` started.
 _ROUTER = """
-mkdir -p {root}/bin {root}/dev/net {root}/proc {root}/etc {root}/tmp {root}/usr/bin
+mkdir -p {root}/bin {root}/sbin {root}/dev/net {root}/proc {root}/etc {root}/tmp {root}/usr/bin
 cd {root}
 ln -s tmp var
+touch sbin/procd
 cp {busybox} bin/busybox
 mount -t proc proc proc
 mount -t tmpfs memory tmp
@@ -183,21 +185,28 @@ cp {ipk} package.ipk
 chroot . /bin/sh -ec 'tar -xzOf package.ipk ./data.tar.gz | tar -xz'
 chroot . /usr/bin/taut up --join {token} --hostname web
 echo joined
+until [ -e remove ]; do sleep 0.1; done
+chroot . /bin/sh -ec 'tar -xzOf package.ipk ./control.tar.gz | tar -xzO ./prerm > /tmp/prerm; sh /tmp/prerm remove'
+! chroot . /usr/bin/taut status
+echo ended with its keys in etc/taut/state*/identity.json, and others in tmp/lib/*
 exec cat
 """
 
 
-def test_the_files_of_an_ipk_make_a_node_on_a_root_with_busybox_alone(lab):
+@pytest.mark.parametrize("name", ("taut", "taut-tiny"))
+def test_the_files_of_an_ipk_make_a_node_on_a_root_with_busybox_alone(lab, name):
     switch = lab.switch("internet")
     coordinator = Coordinator(lab.host("coord", switch)).start()
     peer, host = Node(lab.host("peer", switch)).start(), lab.host("web", switch)
     peer.up(coordinator.join_token)
-    words = {"root": host.state / "router", "busybox": debian_root("trixie", "busybox-static") / "bin" / "busybox", "ipk": package("ipk"), "token": coordinator.join_token}
+    words = {"root": host.state / "router", "busybox": debian_root("trixie", "busybox-static") / "bin" / "busybox", "ipk": package("ipk", name=name), "token": coordinator.join_token}
     script = _ROUTER.format(**{key: shlex.quote(str(value)) for key, value in words.items()})
     router = host.start("unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-ec", script, name="router", env={"PATH": "/usr/sbin:/usr/bin:/sbin:/bin"})
     router.wait_for_output("joined")
     peer.wait_for_peers("web")
     assert flow.answers(peer.host, peer.peer("web")["addresses"][0].partition("/")[0], PATIENCE_S)
+    (host.state / "router" / "remove").touch()
+    router.wait_for_output("ended with its keys in etc/taut/state/identity.json, and others in tmp/lib/*")
 
 
 @pytest.mark.skipif(not (OLD / "index.json").exists(), reason=f"there is no package of release {releases.previous()}: make packages-previous")

@@ -36,7 +36,7 @@ For root and the daemon's user only.
 It contains names and addresses of the network and of this host, and no private keys, tokens or tickets.
 
 --output FILE   file to write (default taut-bugreport-TIME.tar in this directory); an existing file is not replaced
---state DIR     directory of the saved events and of the daemon's output (default /var/lib/taut)
+--state DIR     directory of the saved events and of the daemon's output (default /var/lib/taut, or on OpenWrt /etc/taut/state)
 --socket PATH   local socket of the daemon (default /run/taut/taut.sock)";
 
 /// Limit on the peers whose paths are explained, 1,000: they take one second of the daemon's processor time.

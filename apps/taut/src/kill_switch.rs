@@ -24,10 +24,10 @@ daemon crashes or does not run. `taut down`, `taut set --exit-node none` and `ta
 status       whether it is in force, what it dropped, and what to do if it is in the way (default)
 pause TIME   open it for at most an hour, such as 5m, to sign in at a captive portal: packets leave in the clear. It closes by itself
 resume       close it now
-load         put it in force if it was when the host was switched off; taut-kill-switch.service does that before the network starts
+load         put it in force if it was when the host was switched off; a service of the package does that before the network starts
 remove       remove it where no daemon runs; a daemon that runs would put it back
 
---state DIR  state directory of the daemon (default /var/lib/taut; `load` and `status` without it: those of all networks)
+--state DIR  state directory of the daemon (default /var/lib/taut, or on OpenWrt /etc/taut/state; `load` and `status` without it: those of all networks)
 --json       print an object, with a schema version";
 
 /// The task that the command line of `taut kill-switch` names.

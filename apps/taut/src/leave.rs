@@ -19,7 +19,7 @@ deleted from the disk. `taut down` keeps all of them. Joining again needs a join
 not answer within ten seconds, the node leaves anyway, and the output has the command with which the operator removes the node.
 
 --json           print the result as an object, with a schema version
---state DIR      directory of the keys, if no daemon runs (default /var/lib/taut)
+--state DIR      directory of the keys, if no daemon runs (default /var/lib/taut, or on OpenWrt /etc/taut/state)
 --timeout TIME   longest wait for the result (default 30s)
 
 Exit status: 0 if the keys are deleted, 1 otherwise.";

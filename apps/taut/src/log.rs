@@ -35,7 +35,7 @@ Shows the events in the daemon's memory and on the disk, the oldest first. For r
                   only events of this level and above: error, warn, info, debug or trace (--priority is the former name)
 --json            one object per line, with a schema version
 --record LEVELS   set the events that the daemon records until it ends, such as info,path=debug, and show nothing; with -f, then follow
---state DIR       directory of the saved events (default: that of the running daemon, else /var/lib/taut)
+--state DIR       directory of the saved events (default: that of the running daemon, else /var/lib/taut, or on OpenWrt /etc/taut/state)
 --socket PATH     local socket of the daemon (default /run/taut/taut.sock)";
 
 /// Time between two requests to the daemon with `-f`, 250 ms: short enough for a reader, and only four requests per second for the daemon.

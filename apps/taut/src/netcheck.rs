@@ -38,7 +38,7 @@ HOST[:PORT]          a relay, or any STUN server (default port 3478); two or mor
 stun:HOST[:PORT]     the same
 --relay HOST[:PORT]  the same
 --json               print one object, with a schema version
---state DIR          directory of the last map (default /var/lib/taut)
+--state DIR          directory of the last map (default /var/lib/taut, or on OpenWrt /etc/taut/state)
 
 Exit status: 0 if a relay answered by UDP, a coordinator accepted TCP, or the daemon has a relay's WebSocket open; 1 otherwise.";
 

@@ -17,12 +17,12 @@ const FEATURES: &[Feature] = &[
     Feature {
         name: "update",
         is_built: cfg!(feature = "update"),
-        instead: Some("install packages with the router's package manager"),
+        instead: Some("install the package of the newer release with the router's package manager"),
     },
     Feature {
         name: "wg",
         is_built: cfg!(feature = "wg"),
-        instead: Some("use the WireGuard of the router's kernel: `ip link add wg0 type wireguard`"),
+        instead: Some("use the WireGuard of the router's kernel (OpenWrt: the packages kmod-wireguard and wireguard-tools)"),
     },
     Feature {
         name: "service",
