@@ -22,7 +22,9 @@ const FEATURES: &[Feature] = &[
     Feature {
         name: "wg",
         is_built: cfg!(feature = "wg"),
-        instead: Some("use the WireGuard of the router's kernel (OpenWrt: the packages kmod-wireguard and wireguard-tools)"),
+        instead: Some(
+            "use the WireGuard of the router's kernel (OpenWrt: the packages kmod-wireguard and wireguard-tools)",
+        ),
     },
     Feature {
         name: "service",
