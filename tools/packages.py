@@ -4,7 +4,7 @@
     tools/packages.py [--targets NAMES] [--commit COMMIT] [--output FOLDER]    builds
     tools/packages.py --twice [--targets NAMES]                                builds twice in different folders, and compares every byte
     tools/packages.py --run [--targets NAMES]                                  two nodes of each target that is built shake hands, under qemu where needed
-    tools/packages.py --check FOLDER [--key FILE]                              checks signature and checksums
+    tools/packages.py --check FOLDER [--key FILE]                              checks the signature, and the checksums of the files that are there
 
 NAMES are separated by commas; without them, all of tools/shipping/targets.py. Everything is built in a Debian root of its own below target/packages-root, from the files
 of a commit, never from a working tree. TAUT_SIGNING_KEY names the key that signs.
@@ -80,20 +80,39 @@ def build_twice(words):
     return bool(different)
 
 
-def main():
+def check(folder, key):
+    """Checks the signature and the checksums of a folder of packages, and says what was not checked."""
+    found = signing.check(folder, key or folder / signing.PUBLIC)
+    if not key:
+        print(f"packages: warning: checked with the folder's own key, {folder / signing.PUBLIC}, which proves only that the files belong together\n    name a key that you trust with --key FILE", file=sys.stderr)
+    if found.unlisted:
+        print(f"packages: warning: not checked, because {signing.SUMS} does not list it: {', '.join(found.unlisted)}", file=sys.stderr)
+    absent = f"; {len(found.absent)} more that {signing.SUMS} lists are not here" if found.absent else ""
+    print(f"signature and checksums are right: {len(found.right)} file{'' if len(found.right) == 1 else 's'} checked{absent}")
+
+
+def parse():
+    """Returns the options."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--targets", default=",".join(target.name for target in targets.TARGETS))
-    parser.add_argument("--commit", default="HEAD")
-    parser.add_argument("--output", type=Path, default=OUTPUT)
-    parser.add_argument("--twice", action="store_true")
-    parser.add_argument("--run", action="store_true")
-    parser.add_argument("--check", type=Path, metavar="FOLDER")
-    parser.add_argument("--key", type=Path, help=f"public key; default: FOLDER/{signing.PUBLIC}")
+    names = [target.name for target in targets.TARGETS]
+    parser.add_argument("--targets", metavar="NAMES", default=",".join(names), help="processors, separated by commas; default: %(default)s")
+    parser.add_argument("--commit", default="HEAD", help="commit whose files are built; default: %(default)s. Changes that are not committed are not in it")
+    parser.add_argument("--output", type=Path, metavar="FOLDER", default=OUTPUT, help=f"folder for the packages; those of an earlier build there are removed. Default: {root.shown(OUTPUT)}")
+    instead = parser.add_mutually_exclusive_group()
+    instead.add_argument("--twice", action="store_true", help="build twice in different folders, and compare every byte")
+    instead.add_argument("--run", action="store_true", help="build nothing; two nodes of each processor shake hands, under qemu where needed")
+    instead.add_argument("--check", type=Path, metavar="FOLDER", help=f"build nothing; check the signature of {signing.SUMS} in this folder, and the checksums of the files that are there. Needs neither root nor mmdebstrap")
+    parser.add_argument("--key", type=Path, metavar="FILE", help=f"public key for --check, in PEM. Default: FOLDER/{signing.PUBLIC}, which proves only that the files belong together")
     options = parser.parse_args()
+    if options.key and not options.check:
+        parser.error("--key is for --check; TAUT_SIGNING_KEY names the key that signs packages")
+    return options
+
+
+def main():
+    options = parse()
     if options.check:
-        if not signing.check(options.check, options.key or options.check / signing.PUBLIC):
-            raise root.Failed(f"{options.check}: the signature or a checksum is wrong", "fetch the files again, and use none of them")
-        print("signature and checksums are right")
+        check(options.check, options.key)
         return 0
     chosen = [targets.named(name) for name in options.targets.split(",")]
     if options.run:

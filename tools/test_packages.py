@@ -269,37 +269,99 @@ class Signatures(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = Path(folder.name) / "packages"
         self.folder.mkdir()
-        (self.folder / "taut.deb").write_bytes(b"a package")
-        sums = subprocess.run(["sha256sum", "taut.deb"], cwd=self.folder, capture_output=True, text=True, check=True).stdout
-        (self.folder / signing.SUMS).write_text(sums)
+        names = ("taut_1_amd64.deb", "taut_1_x86_64.rpm", "taut_1.cdx.json")
+        for name in names:
+            (self.folder / name).write_bytes(b"a package")
+        self.list_sums(*names)
         (self.folder / signing.RELEASE).write_text("taut-release 1\nversion 0.3.0\nmade 1\n")
         with mock.patch.object(signing, "LOCAL_KEY", Path(folder.name) / "key.pem"), mock.patch.object(root, "say"):
             signing.sign(self.folder)
             self.assertEqual(signing.LOCAL_KEY.stat().st_mode & 0o777, 0o600)
         self.public = self.folder / signing.PUBLIC
 
-    def test_fault_l6_files_as_they_were_signed_pass(self):
-        self.assertTrue(signing.check(self.folder, self.public))
+    def check(self, *words):
+        """Returns (exit status, output, errors) of the command."""
+        done = subprocess.run([sys.executable, packages_tool.__file__, "--check", self.folder, *words], capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout, done.stderr
 
-    def test_fault_l6_a_changed_file_is_refused(self):
-        (self.folder / "taut.deb").write_bytes(b"A package")
-        self.assertFalse(signing.check(self.folder, self.public))
+    def assert_refused(self, message):
+        """The message is a pattern."""
+        status, output, errors = self.check("--key", self.public)
+        self.assertEqual((status, output), (1, ""))
+        self.assertRegex(errors, f"^packages: .*{message}.*\n    .+\n$")
+
+    def list_sums(self, *names):
+        sums = subprocess.run(["sha256sum", *names], cwd=self.folder, capture_output=True, text=True, check=True).stdout
+        (self.folder / signing.SUMS).write_text(sums)
+
+    def test_fault_l6_files_as_they_were_signed_pass(self):
+        self.assertEqual(self.check("--key", self.public), (0, "signature and checksums are right: 4 files checked\n", ""))
+
+    def test_the_key_of_the_folder_itself_proves_little(self):
+        status, _, errors = self.check()
+        self.assertEqual(status, 0)
+        self.assertIn(f"the folder's own key, {self.public}, which proves only that the files belong together", errors)
+
+    def test_files_that_are_not_there_are_not_checked(self):
+        (self.folder / "taut_1_x86_64.rpm").unlink()
+        self.assertEqual(self.check("--key", self.public), (0, "signature and checksums are right: 3 files checked; 1 more that SHA256SUMS lists are not here\n", ""))
+
+    def test_a_package_with_checksums_and_their_signature_is_enough(self):
+        for name in ("taut_1_x86_64.rpm", "taut_1.cdx.json", signing.RELEASE, signing.signature(signing.RELEASE)):
+            (self.folder / name).unlink()
+        status, output, _ = self.check("--key", self.public)
+        self.assertEqual((status, output.partition(";")[0]), (0, "signature and checksums are right: 1 file checked"))
+
+    def test_a_folder_without_a_package_is_refused(self):
+        for file in self.folder.glob("taut_1_*"):
+            file.unlink()
+        self.assertTrue((self.folder / "taut_1.cdx.json").exists())
+        self.assert_refused("has no package that SHA256SUMS lists")
+
+    def test_a_file_that_no_list_names_is_named(self):
+        (self.folder / "letter").write_text("")
+        status, output, errors = self.check("--key", self.public)
+        self.assertEqual((status, output), (0, "signature and checksums are right: 4 files checked\n"))
+        self.assertRegex(errors, "^packages: warning: not checked, .*: letter\n$")
+
+    def test_fault_l6_a_package_that_no_list_names_is_refused(self):
+        (self.folder / "taut_2_amd64.deb").write_bytes(b"not ours")
+        self.assert_refused("taut_2_amd64.deb: named as a package, and SHA256SUMS does not list it")
+
+    def test_fault_l6_a_changed_file_is_refused_and_named(self):
+        (self.folder / "taut_1_amd64.deb").write_bytes(b"A package")
+        self.assert_refused("the checksum of taut_1_amd64.deb is not the one in SHA256SUMS")
 
     def test_fault_l6_changed_checksums_are_refused(self):
-        (self.folder / "taut.deb").write_bytes(b"A package")
-        sums = subprocess.run(["sha256sum", "taut.deb"], cwd=self.folder, capture_output=True, text=True, check=True).stdout
-        (self.folder / signing.SUMS).write_text(sums)
-        self.assertFalse(signing.check(self.folder, self.public))
+        (self.folder / "taut_1_amd64.deb").write_bytes(b"A package")
+        self.list_sums("taut_1_amd64.deb")
+        self.assert_refused("SHA256SUMS.sig is not a signature of SHA256SUMS by the key")
 
     def test_fault_l6_a_changed_list_of_the_release_is_refused(self):
         (self.folder / signing.RELEASE).write_text("taut-release 1\nversion 9.9.9\nmade 1\n")
-        self.assertFalse(signing.check(self.folder, self.public))
+        self.assert_refused("RELEASE.sig is not a signature of RELEASE by the key")
 
     def test_fault_l6_a_signature_of_another_key_is_refused(self):
         other = self.folder.parent / "other.pem"
         signing.openssl("genpkey", "-algorithm", "ed25519", "-out", other)
-        signing.openssl("pkey", "-in", other, "-pubout", "-out", other.with_suffix(".pub"))
-        self.assertFalse(signing.check(self.folder, other.with_suffix(".pub")))
+        self.public = other.with_suffix(".pub")
+        signing.openssl("pkey", "-in", other, "-pubout", "-out", self.public)
+        self.assert_refused("SHA256SUMS.sig is not a signature of SHA256SUMS by the key .*other.pub")
+
+    def test_what_is_missing_is_named(self):
+        for name, message in ((signing.PUBLIC, "there is no key .*/taut-packages.pub"), ("SHA256SUMS.sig", "has no SHA256SUMS.sig, the signature of SHA256SUMS"), ("SHA256SUMS", "has no SHA256SUMS")):
+            (self.folder / name).rename(self.folder.parent / "away")
+            self.assert_refused(message)
+            (self.folder.parent / "away").rename(self.folder / name)
+        self.public = self.folder / "taut_1_amd64.deb"
+        self.assert_refused("taut_1_amd64.deb is not a public key")
+        self.folder = self.folder / "none"
+        self.assert_refused("there is no folder .*/none")
+
+    def test_a_key_without_a_folder_is_a_usage_error(self):
+        done = subprocess.run([sys.executable, packages_tool.__file__, "--key", self.public], capture_output=True, text=True, check=False)
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("--key is for --check", done.stderr)
 
 
 class Images(unittest.TestCase):
