@@ -1,13 +1,14 @@
-"""Real reverse proxies in front of a coordinator: nginx, HAProxy and Apache, configured as docs/reverse-proxy.md says, but without TLS."""
+"""Real reverse proxies in front of a coordinator: nginx, HAProxy and Apache, configured as docs/reverse-proxy.md says, but without TLS; and nginx with the files of dist/nginx."""
 
 from pathlib import Path
 
+from ..hosts.programs import ROOT
 from ..hosts.wait import wait_until
 
 PORT = 80
 MODULES = Path("/usr/lib/apache2/modules")
 
-_NGINX = """
+_NGINX_HEAD = """
 daemon off;
 master_process off;
 worker_rlimit_nofile 8192;
@@ -17,6 +18,10 @@ events {{ worker_connections 4096; }}
 http {{
     access_log off;
     client_body_temp_path {state}/body; proxy_temp_path {state}/proxy; fastcgi_temp_path {state}/f; uwsgi_temp_path {state}/u; scgi_temp_path {state}/s;
+"""
+_NGINX = (
+    _NGINX_HEAD
+    + """
     map $http_upgrade $connection_upgrade {{ default upgrade; "" ""; }}
     server {{
         listen {port};
@@ -33,6 +38,7 @@ http {{
     }}
 }}
 """
+)
 _USUAL = 'proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; proxy_set_header Forwarded "";'
 _STANDARD = 'proxy_set_header Forwarded "for=\\"$remote_addr\\""; proxy_set_header X-Forwarded-For "";'
 
@@ -97,11 +103,23 @@ class Proxy:
 
     def __init__(self, host, kind, target):
         program, text, values, command = KINDS[kind]
-        file = host.state / f"{program}.conf"
-        file.write_text(text.format(state=host.state, port=PORT, target=target, **values), encoding="utf-8")
         self.host = host
-        self.process = host.start(*command, file, name=program)
-        wait_until(self._listens, f"{program} to listen", details=self.process.tail)
+        self.process = started(host, program, text.format(state=host.state, port=PORT, target=target, **values), command)
 
-    def _listens(self):
-        return f":{PORT} " in self.host.run("ss", "-Hltn").stdout
+
+def packaged(host, replaced):
+    """Starts nginx on `host` with the files of dist/nginx, in which these texts are replaced by others."""
+    text = "".join(file.read_text(encoding="utf-8") for file in sorted((ROOT / "dist/nginx").glob("*.conf")))
+    for old, new in replaced.items():
+        assert old in text, old
+        text = text.replace(old, str(new))
+    return started(host, "nginx", _NGINX_HEAD.format(state=host.state) + text + "}\n", KINDS["nginx"][3])
+
+
+def started(host, program, text, command):
+    """Starts a proxy with this configuration; returns its process once it listens."""
+    file = host.state / f"{program}.conf"
+    file.write_text(text, encoding="utf-8")
+    process = host.start(*command, file, name=program)
+    wait_until(lambda: f":{PORT} " in host.run("ss", "-Hltn").stdout, f"{program} to listen", details=process.tail)
+    return process

@@ -1,5 +1,6 @@
 """The operator's page docs/operate.md: its commands, run in order as they are there, on three machines with real programs and nginx. Only systemd is a stand-in."""
 
+import base64
 import json
 import os
 import sys
@@ -100,6 +101,18 @@ class Network:
         assert "far" in output
         wait_until(lambda: ("far", "bound") in self.relays(), "the relay to serve the node", details=self.relay.journals)
         wait_until(lambda: "relay-connected" in self.coordinator.journal("taut-coordinator"), "the relay's channel", details=self.relay.journals)
+
+    def after_nodes_without_tls(self, output):
+        token = self.coordinator.variables["JOIN"].removeprefix("taut1-")
+        urls = base64.urlsafe_b64decode(token + "=" * (-len(token) % 4))
+        assert f"https://{NAME}".encode() in urls and f"http://{NAME}".encode() in urls
+
+        def answers():
+            return [self.node.run(f"curl -s -o /dev/null -w '%{{http_code}}' http://{NAME}/{path}") for path in ("key", "api/v1/nodes", "")]
+
+        # nginx goes on with its former configuration for a moment.
+        wait_until(lambda: answers() == ["200", "404", "404"], "nginx to pass paths of nodes alone", details=self.coordinator.journals)
+        self.wait_for_node()
 
     def before_day_to_day(self):
         self.first_token = self.coordinator.variables["TAUT_OPERATOR_TOKEN"]

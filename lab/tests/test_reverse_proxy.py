@@ -7,10 +7,11 @@ import pytest
 
 from lab.hosts import needs
 from lab.hosts.nats import Internet
-from lab.nodes.proxies import KINDS, PORT, Proxy
+from lab.nodes.authority import Authority
+from lab.nodes.proxies import KINDS, PORT, Proxy, packaged
 from lab.nodes.taut import Coordinator, Node
 from lab.tests.test_coordinator_attacks import OF_ONE_ADDRESS, limited
-from lab.tests.test_websocket import reaches
+from lab.tests.test_websocket import crosses, reaches, via
 from lab.traffic.connection_flood import ConnectionFlood, status
 
 pytestmark = pytest.mark.skipif(bool(needs.missing_reason("nft", "prlimit", "ss")), reason=needs.missing_reason("nft", "prlimit", "ss"))
@@ -93,3 +94,47 @@ def test_fault_e19_an_untrusted_proxy_is_one_client(lab):
     node = world.node("node1")
     assert f"name=node1 address={world.address}" in world.log()
     node.stop()
+
+
+class TwoUrls(Coordinator):
+    """A coordinator on the host of an nginx with the files of dist/nginx: https for all, and http for nodes without TLS."""
+
+    def __init__(self, host):
+        super().__init__(host, port=8288)
+        authority = Authority(host)
+        certificate, key = host.state / "certificate.pem", host.state / "key.pem"
+        authority.issue(certificate, key, self.address)
+        self.http = f"http://{self.address}"
+        self.start("--url", self.http, "--trusted-proxy", "127.0.0.1/32")
+        self.proxy = packaged(host, {"/etc/taut/tls/certificate.pem": certificate, "/etc/taut/tls/key.pem": key, "taut.example": self.address})
+
+    @property
+    def url(self):
+        return f"https://{self.address}"
+
+
+@pytest.mark.skipif(bool(needs.missing_reason("nginx", "openssl", "curl")), reason=needs.missing_reason("nginx", "openssl", "curl"))
+def test_nodes_without_tls_use_the_second_url_which_passes_their_paths_alone(lab):
+    internet = Internet(lab)
+    coordinator, watch = TwoUrls(internet.server("coord")), internet.server("watch")
+    secure, plain = (Node(internet.behind("udp-blocked", name)) for name in ("node1", "node2"))
+    # A stand-in for a program without TLS: its attempts with the first URL fail, too.
+    plain.host.run("nft", "add table inet without_tls; add chain inet without_tls out { type filter hook output priority 0; }; add rule inet without_tls out tcp dport 443 reject with tcp reset")
+    for node in (secure, plain):
+        node.start()
+        node.up(coordinator.join_token)
+        reaches(node, "websocket")
+    secure.wait_for_peers("node2")
+    assert via(secure)[1]["websocket"]["url"] == f"wss://{coordinator.address}/relay/v1"
+    assert via(plain)[1]["websocket"]["url"] == f"ws://{coordinator.address}/relay/v1"
+    crosses(secure, plain)
+    log = coordinator.process.err.read_text(errors="replace")
+    assert f'name=node2 address="{plain.host.nat.external} via 127.0.0.1"' in log
+
+    def answer(url):
+        return watch.run("curl", "-ks", "-o", "/dev/null", "-w", "%{http_code}", url).stdout
+
+    for path in ("/", "/api/v1/nodes", "/approve/x", "/readyz", "/control/v1/../../api/v1/nodes", "/relay-control/v1"):
+        assert answer(coordinator.http + path) == "404", path
+    assert [answer(f"{url}/key") for url in (coordinator.http, coordinator.url)] == ["200", "200"]
+    assert answer(f"{coordinator.url}/api/v1/nodes") == "401"
