@@ -9,7 +9,7 @@ from . import root
 PAGE = root.ROOT / "docs" / "footprint.md"
 # Growth without a new line in the page, as a factor: less is noise of compilers and of small changes.
 GROWTH = 1.02
-# A line of the history: program, processor, date, bytes, what came.
+# A line of the history: program, processor, date, bytes, what changed.
 LINE = re.compile(r"^\| (?P<program>taut[a-z-]*) \| (?P<target>[a-z0-9-]+) \| (?P<date>\d{4}-\d\d-\d\d) \| (?P<bytes>[\d,]+) \| (?P<what>.+) \|$", re.MULTILINE)
 # What is in the node, by the first name in a symbol. The first pattern that matches counts.
 PARTS = (
