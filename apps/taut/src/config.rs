@@ -23,13 +23,16 @@ where it comes from. It changes nothing, and needs no daemon. `taut help daemon`
 Exit status: 0 if a daemon would start with these settings, 1 if something is wrong: each problem is printed with its line and column.";
 
 /// Variables of the node that are no settings. Those that begin with `TAUT_TEST_` are for tests.
-const VARIABLES: [&str; 8] = [
+const VARIABLES: [&str; 11] = [
     "TAUT_AUTHKEY",
     "TAUT_STATE_DIR",
     "TAUT_SOCKET",
     "TAUT_CONFIG",
     "TAUT_COORDINATOR",
     // Of `taut-coordinator`, whose commands often run in the same shell.
+    "TAUT_API",
+    "TAUT_CA",
+    "TAUT_DATABASE",
     "TAUT_OPERATOR_TOKEN",
     "TAUT_UPDATE_FROM",
     "TAUT_UPDATE_KEY",
