@@ -40,6 +40,8 @@ pub(crate) struct Server {
     pub(crate) intermediate: Option<KeyPair>,
     /// Changes of its certificate, and of that of the authority in between.
     pub(crate) changes: [fn(&mut CertificateParams); 2],
+    /// How many authorities of one name, each of which could have signed every other, it sends, too; one of them signs its certificate.
+    pub(crate) crowd: usize,
     /// The curves on which it agrees on keys.
     pub(crate) groups: Vec<&'static dyn SupportedKxGroup>,
 }
@@ -54,6 +56,7 @@ impl Default for Server {
             name: "localhost",
             intermediate: None,
             changes: [|_| {}; 2],
+            crowd: 0,
             groups: ring::default_provider().kx_groups,
         }
     }
@@ -91,6 +94,14 @@ impl Server {
             self.changes[1](&mut between);
             intermediates.push(between.signed_by(&key, &issuer).unwrap().der().clone());
             issuer = Issuer::new(between, key);
+        }
+        for _ in 0..self.crowd {
+            let key = KeyPair::generate().unwrap();
+            let mut one = params(&[], ALWAYS);
+            one.distinguished_name.push(DnType::CommonName, "crowd");
+            one.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            intermediates.push(one.self_signed(&key).unwrap().der().clone());
+            issuer = Issuer::new(one, key);
         }
         let mut own = params(&[self.name], self.years);
         self.changes[0](&mut own);
