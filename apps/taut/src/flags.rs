@@ -219,8 +219,11 @@ impl DaemonFlags {
                 // The daemon can write this file, so it does not decide on the daemon's sandbox.
                 Ok((setting, _)) if setting.effect == Effect::Restart => {}
                 Ok((setting, value)) => add(&mut self.given, setting, Origin::Set, &value)?,
-                // A later version kept it. It stays there, and `taut set` may replace it.
-                Err(bad) => notes.push(format!("a setting that `taut set` kept is ignored: {bad}")),
+                // Another build or release kept it. It stays there until `taut set` replaces it.
+                Err(bad) => {
+                    self.given.keep_line(&kept, bad.at.line);
+                    notes.push(format!("a setting that `taut set` kept is ignored: {bad}"));
+                }
             }
         }
         for setting in SETTINGS {

@@ -28,8 +28,9 @@ pub(crate) struct Scaled {
 
 /// Returns the number that is nearest to a decimal such as `-1.5e-7`, infinity if it is too large. The text is one as JSON writes it.
 ///
-/// It is computed with 128 bits, and digits that do not fit into 64 bits count as zeros. So a decimal that lies between two neighbours, nearer to one of them by less than a 2^-115th
-/// of itself, may become the other one. The time is that of reading the text once, and of a dozen multiplications.
+/// It is computed with 128 bits. A decimal with at most nineteen digits becomes a neighbour of the nearest number only if it lies between the two, nearer to one of them by less than
+/// a 2^-115th of itself. Later digits, which do not fit into 64 bits, count as zeros: that changes a decimal by up to a 2^-60th of itself, and matters if it lies that close to the
+/// middle between two numbers. A number is written with seventeen digits at most, and read back as itself. The time is that of reading the text once, and of a dozen multiplications.
 pub(crate) fn float(text: &str) -> f64 {
     let (number, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
     let (mut digits, mut tens, mut is_fraction) = (0_u64, 0_i32, false);

@@ -65,9 +65,16 @@ impl ReceiverIndices {
         self.owners.remove(&index);
     }
 
-    /// Frees all indices of `peer`.
-    pub(crate) fn release_all(&mut self, peer: PeerId) {
-        self.owners.retain(|_, owner| *owner != peer);
+    /// Frees all indices of these peers, whose numbers are in order. One pass for all of them: in a large network all peers may leave at once.
+    pub(crate) fn release_all(&mut self, peers: &[PeerId]) {
+        if !peers.is_empty() {
+            self.owners.retain(|_, owner| peers.binary_search(owner).is_err());
+        }
+    }
+
+    /// Frees all indices.
+    pub(crate) fn clear(&mut self) {
+        self.owners.clear();
     }
 }
 
@@ -89,7 +96,9 @@ mod tests {
         assert_eq!(indices.owner(free), None, "all or none");
         assert!(indices.claim(PeerId(1), &[free]));
         assert_eq!(indices.draw_below(PeerId(1), ReceiverIndex(1), &mut |bytes: &mut [u8]| bytes.fill(0x50)).0, 0);
-        indices.release_all(PeerId(1));
+        assert!(indices.claim(PeerId(3), &[ReceiverIndex(10 << 4)]));
+        indices.release_all(&[PeerId(1), PeerId(3)]);
         assert_eq!(indices.owner(ReceiverIndex(7 << 4)), None);
+        assert_eq!((indices.owner(taken), indices.len()), (Some(PeerId(2)), 1));
     }
 }

@@ -310,10 +310,7 @@ impl<E: Entropy> Node<E> {
         }
         let gone: Vec<PeerId> =
             self.peers.values().filter(|peer| !listed.contains(&peer.key)).map(|peer| peer.id).collect();
-        // From the end, so that no others move.
-        for id in gone.into_iter().rev() {
-            self.remove_peer(id);
-        }
+        self.remove_peers(&gone);
         self.filtering.set(map.filter.as_ref(), &mut self.entropy, self.now);
         self.relays.set_map(&map.relays, self.now);
         self.set_servers(&map.relays);
@@ -357,7 +354,7 @@ impl<E: Entropy> Node<E> {
         let known = self.by_key.get(&listed.key).and_then(|id| self.peers.get(id));
         // A lane learns whether a peer roams when the peer is added: a peer that became native, or ceased to be, is added again.
         let other = known.filter(|peer| peer.native != listed.native).map(|peer| peer.id);
-        other.into_iter().for_each(|id| self.remove_peer(id));
+        other.into_iter().for_each(|id| self.remove_peers(&[id]));
         let id = match self.by_key.get(&listed.key) {
             Some(id) => *id,
             // No handshake is possible with a key of low order: this peer stays unreachable, and the others are served (fault E10).
@@ -388,11 +385,20 @@ impl<E: Entropy> Node<E> {
         id
     }
 
+    /// Removes these peers, whose numbers are in order.
+    fn remove_peers(&mut self, ids: &[PeerId]) {
+        self.indices.release_all(ids);
+        // From the end, so that no others move.
+        for id in ids.iter().rev() {
+            self.remove_peer(*id);
+        }
+    }
+
+    /// Removes a peer whose indices were released.
     fn remove_peer(&mut self, id: PeerId) {
         if let Some(peer) = self.peers.remove(&id) {
             self.by_key.remove(&peer.key);
             self.relays.forget_peer(&peer.key);
-            self.indices.release_all(id);
             self.spread_peers.remove(id);
             self.update_relay_lanes(id);
             self.auto_forget(id);

@@ -11,7 +11,9 @@ use std::time::Duration;
 use rustls::client::Resumption;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{CertificateError, ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls::{
+    CertificateError, ClientConfig, ClientConnection, InvalidMessage, OtherError, RootCertStore, StreamOwned,
+};
 
 use taut_base::format_time;
 
@@ -55,30 +57,55 @@ pub(crate) fn authorities(files: &[&Path]) -> Result<RootCertStore, Broken> {
     }
 }
 
-/// Returns an error of a TLS stream, in words for the user if the server answered the handshake with something else than TLS. `verified` is true if the certificate is checked.
+/// Returns an error of a TLS stream, in words for the user if the server answered the handshake with something else than TLS, which the first bytes of a record tell.
+/// `verified` is true if the certificate is checked.
 pub(crate) fn name_plain<S: Read + Write>(stream: &Secured<S>, verified: bool, error: io::Error) -> io::Error {
+    use InvalidMessage::{InvalidContentType, UnknownProtocolVersion};
     let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match inner {
-        Some(rustls::Error::InvalidMessage(_)) if stream.conn.is_handshaking() => {
+        Some(rustls::Error::InvalidMessage(InvalidContentType | UnknownProtocolVersion))
+            if stream.conn.is_handshaking() =>
+        {
             io::Error::new(io::ErrorKind::InvalidData, if verified { NO_TLS_VERIFIED } else { NO_TLS })
         }
         _ => error,
     }
 }
 
-/// Returns an error as text for the user. A certificate that is not valid now is told with both times, because this host's clock may be the one that is wrong.
+/// Returns an error as text for the user.
 pub(crate) fn explain(error: &io::Error) -> Broken {
+    match error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
+        Some(rustls::Error::InvalidCertificate(why)) => Broken(explain_certificate(why)),
+        _ => Broken(error.to_string()),
+    }
+}
+
+/// Returns why a certificate is refused. One that is not valid now is told with both times, because this host's clock may be the one that is wrong.
+fn explain_certificate(why: &CertificateError) -> String {
+    use CertificateError as Why;
     let time = |time: &UnixTime| format_time(Duration::from_secs(time.as_secs())).replace(".000Z", "Z");
-    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>());
-    Broken(match inner {
-        Some(rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { time: now, not_after })) => {
+    match why {
+        Why::ExpiredContext { time: now, not_after } => {
             format!("its certificate ended at {}, and this host's clock says {}", time(not_after), time(now))
         }
-        Some(rustls::Error::InvalidCertificate(CertificateError::NotValidYetContext { time: now, not_before })) => {
+        Why::NotValidYetContext { time: now, not_before } => {
             format!("its certificate begins at {}, and this host's clock says {}", time(not_before), time(now))
         }
-        _ => error.to_string(),
-    })
+        Why::UnknownIssuer => String::from("no authority that this host trusts vouches for its certificate"),
+        Why::BadSignature => String::from(
+            "a signature by its certificate, or in it, is wrong, or made with an RSA key of fewer than 2,048 or more than 8,192 bits",
+        ),
+        Why::UnsupportedSignatureAlgorithmContext { .. }
+        | Why::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => String::from(
+            "its certificate, or that of an authority, is signed in a way that a node does not check: it checks ECDSA on P-256 and P-384, Ed25519, \
+             and RSA, with SHA-256, SHA-384 or SHA-512",
+        ),
+        Why::Other(OtherError(other)) => match other.downcast_ref::<Broken>() {
+            Some(Broken(own)) => own.clone(),
+            None => format!("its certificate is refused: {other}"),
+        },
+        _ => format!("its certificate is refused: {why}"),
+    }
 }
 
 fn tls_config(authorities: Option<RootCertStore>) -> io::Result<ClientConfig> {

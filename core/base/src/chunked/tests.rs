@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem::size_of;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 
 use proptest::prelude::*;
 
@@ -216,4 +218,43 @@ fn no_use_compares_more_than_two_searches_do() {
         counted(2 * SEARCH, &mut || assert_eq!(map.remove(&Counted(key)), Some(())));
     }
     assert!(most > 25, "{most}: it was counted");
+}
+
+#[test]
+fn each_entry_is_dropped_once() {
+    let whole = Rc::new(());
+    let mut map = ChunkedMap::new();
+    let held = || Rc::strong_count(&whole) - 1;
+    scattered(3_000).for_each(|key| assert!(map.insert(key, Rc::clone(&whole)).is_none()));
+    scattered(3_000).step_by(3).for_each(|key| drop(map.insert(key, Rc::clone(&whole))));
+    assert_eq!(held(), map.len());
+    scattered(3_000).step_by(2).for_each(|key| drop(map.remove(&key)));
+    map.retain(|key, _| key % 5 != 0);
+    assert_eq!(held(), map.len());
+    let copy = map.clone();
+    assert_eq!(held(), 2 * copy.len());
+    map.clear();
+    drop(copy);
+    assert_eq!(held(), 0);
+}
+
+#[test]
+fn a_map_is_whole_after_a_panic_in_retain() {
+    let mut map: ChunkedMap<u32, u32> =
+        scattered(3_000).map(|key| (key, key)).fold(ChunkedMap::new(), |mut map, (key, value)| {
+            map.insert(key, value);
+            map
+        });
+    let mut asked = 0;
+    let retained = catch_unwind(AssertUnwindSafe(|| {
+        map.retain(|key, _| {
+            asked += 1;
+            assert!(asked < 2_000, "the test's own");
+            key % 3 == 0
+        });
+    }));
+    assert!(retained.is_err());
+    check_form(&map);
+    assert!(map.keys().is_sorted() && (0..3_000).step_by(3).all(|key| map.remove(&key) == Some(key)));
+    check_form(&map);
 }

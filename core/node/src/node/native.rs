@@ -45,9 +45,7 @@ impl<E: Entropy> Node<E> {
         let remotes = self.remotes(replace, &changes)?;
         if replace {
             self.allowed.clear();
-            for id in self.peers.keys().copied().collect::<Vec<_>>() {
-                self.remove_peer(id);
-            }
+            self.remove_peers(&self.peers.keys().copied().collect::<Vec<_>>());
         }
         for (change, remote) in changes.into_iter().zip(remotes) {
             self.change(change, remote);
@@ -96,8 +94,8 @@ impl<E: Entropy> Node<E> {
     /// Forgets all sessions, because their lane has ended, and tells a new lane about all peers and routes.
     pub fn start_over(&mut self) {
         self.outputs.forget_commands();
+        self.indices.clear();
         for (id, peer) in &mut self.peers {
-            self.indices.release_all(*id);
             peer.forget_sessions();
             let mut tell = |command| self.outputs.tell(LaneId::FIRST, command);
             tell(ToLane::AddPeer { peer: *id, roams: true });
@@ -197,7 +195,7 @@ impl<E: Entropy> Node<E> {
 
     fn forget(&mut self, id: PeerId) {
         self.allowed.retain(|_, owner| *owner != id);
-        self.remove_peer(id);
+        self.remove_peers(&[id]);
     }
 }
 

@@ -65,7 +65,7 @@ impl Daemon {
             return ApiResponse::Failed(failure);
         }
         let former = std::mem::replace(&mut self.config, wanted);
-        let kept = write_lines(self.config.given.of(Origin::Set));
+        let kept = write_lines(self.config.given.of(Origin::Set)) + &self.config.given.kept_lines();
         self.settings_unsaved = true;
         self.tell(Command::RememberSettings(kept));
         if changes.iter().any(|change| matches!(&*change.name, "exit-node" | "kill-switch")) {
@@ -227,6 +227,7 @@ fn keep(config: &mut DaemonConfig, change: &SettingChange) -> Result<(), Failure
     }
     let Some(value) = value else {
         config.given.remove(setting.name, Origin::Set);
+        config.given.forget_lines(setting.name);
         return Ok(());
     };
     if let Some(origin @ (Origin::Flag | Origin::Environment)) = config.given.origin(setting.name) {

@@ -17,8 +17,8 @@ use super::level::Level;
 /// Version of the object.
 pub const LOG_SCHEMA: u32 = 1;
 
-/// Limit on the bytes of one text, such as a reason that the coordinator gave, 200. A longer text is cut.
-const MAX_TEXT: usize = 200;
+/// Limit on the bytes of one text, such as a reason that the coordinator gave, 480. A longer text is cut. This program's own reasons fit, the longest of which has two keys and a URL.
+const MAX_TEXT: usize = 480;
 
 /// Limit on the bytes of a written line, 1 KiB: head, message and fields. Fields that exceed it are left out.
 pub const MAX_LINE: usize = 1024;
@@ -295,14 +295,14 @@ mod tests {
         assert!(line.len() <= MAX_LINE && !line.contains(['\n', '\u{1b}']));
         assert!(serde_json::from_str::<serde_json::Value>(&line).is_ok(), "{line}");
         let text = Entry::parse(&line).unwrap().text();
-        assert!(text.contains("peer=\"a b [2J") && text.len() < 400, "{text}");
+        assert!(text.contains("peer=\"a b [2J") && text.len() < MAX_LINE, "{text}");
         // A text cannot end its quotation and forge a field.
         let text = Entry::parse(&sample(&[Value::text("x\" level=info forged=\\\u{202e}\u{2028}")])).unwrap().text();
         assert!(text.ends_with("peer=\"x\\\" level=info forged=\\\\  \""), "{text}");
         // Another program may have written an escaped control character.
         let text = Entry::parse(&line.replace("peer-added\"", "peer-added\",\"x\":\"\\u001b[2J\"")).unwrap().text();
         assert!(!text.contains('\u{1b}'));
-        assert!(sample(&[Value::Text("ä".repeat(300))]).len() < 400, "cut between letters");
+        assert!(sample(&[Value::Text("ä".repeat(300))]).len() < 680, "cut between letters");
     }
 
     #[test]

@@ -1,13 +1,22 @@
 //! The verifier of a server's certificate.
 
 use std::fmt;
+use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
 use rustls::crypto::{WebPkiSupportedAlgorithms, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::server::ParsedCertificate;
-use rustls::{DigitallySignedStruct, Error, PeerIncompatible, RootCertStore, SignatureScheme};
+use rustls::{
+    CertificateError, DigitallySignedStruct, Error, OtherError, PeerIncompatible, RootCertStore, SignatureScheme,
+};
+
+use crate::broken::Broken;
+
+/// Limit on the certificates that a server sends beside its own, 6: as many as a chain may have; servers send four or fewer. The verifier tries every order of those that could have
+/// signed each other: of six in 40 ms, of eight in 0.8 s, of 180 in 17 s, for a server that no authority vouches for.
+const MOST_INTERMEDIATES: usize = 6;
 
 /// Verifies a server's certificate, if there are authorities to verify it by.
 pub(super) struct Verifier {
@@ -36,6 +45,9 @@ impl ServerCertVerifier for Verifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
         if let Some(authorities) = &self.authorities {
+            if intermediates.len() > MOST_INTERMEDIATES {
+                return Err(CertificateError::Other(OtherError(Arc::new(too_many(intermediates.len())))).into());
+            }
             let parsed = ParsedCertificate::try_from(certificate)?;
             verify_server_cert_signed_by_trust_anchor(&parsed, authorities, intermediates, now, self.algorithms.all)?;
             verify_server_name(&parsed, name)?;
@@ -68,4 +80,11 @@ impl ServerCertVerifier for Verifier {
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         self.algorithms.supported_schemes()
     }
+}
+
+fn too_many(number: usize) -> Broken {
+    Broken(format!(
+        "the server sent {number} certificates of authorities beside its own certificate, and a node checks up to {MOST_INTERMEDIATES}: \
+         have it send those between its own certificate and the root alone"
+    ))
 }

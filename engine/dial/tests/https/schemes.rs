@@ -37,6 +37,14 @@ fn an_https_url_at_a_server_without_tls_says_so() {
 }
 
 #[test]
+fn an_answer_of_tls_that_is_wrong_is_not_taken_for_plain_text() {
+    let authority = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/https/authority.pem"));
+    // A record of a handshake message that is longer than any.
+    let why = refused(&answering("https", &[22, 3, 3, 0, 4, 2, 255, 255, 255]), authority);
+    assert!(!why.contains("does not speak TLS"), "{why}");
+}
+
+#[test]
 fn an_http_url_at_a_server_of_tls_says_so() {
     let (url, file) = Server::default().serve(Trust::Its);
     let why = refused(&url.replace("https://", "http://"), &file);

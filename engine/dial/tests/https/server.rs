@@ -38,6 +38,10 @@ pub(crate) struct Server {
     pub(crate) name: &'static str,
     /// The key of an authority that its authority vouches for, and that signs its certificate instead.
     pub(crate) intermediate: Option<KeyPair>,
+    /// Changes of its certificate, and of that of the authority in between.
+    pub(crate) changes: [fn(&mut CertificateParams); 2],
+    /// How many authorities of one name, each of which could have signed every other, it sends, too; one of them signs its certificate.
+    pub(crate) crowd: usize,
     /// The curves on which it agrees on keys.
     pub(crate) groups: Vec<&'static dyn SupportedKxGroup>,
 }
@@ -51,6 +55,8 @@ impl Default for Server {
             signs_with: None,
             name: "localhost",
             intermediate: None,
+            changes: [|_| {}; 2],
+            crowd: 0,
             groups: ring::default_provider().kx_groups,
         }
     }
@@ -85,10 +91,21 @@ impl Server {
             let mut between = params(&[], ALWAYS);
             between.distinguished_name.push(DnType::CommonName, "intermediate");
             between.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            self.changes[1](&mut between);
             intermediates.push(between.signed_by(&key, &issuer).unwrap().der().clone());
             issuer = Issuer::new(between, key);
         }
-        let certificate = params(&[self.name], self.years).signed_by(&self.key, &issuer).unwrap();
+        for _ in 0..self.crowd {
+            let key = KeyPair::generate().unwrap();
+            let mut one = params(&[], ALWAYS);
+            one.distinguished_name.push(DnType::CommonName, "crowd");
+            one.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+            intermediates.push(one.self_signed(&key).unwrap().der().clone());
+            issuer = Issuer::new(one, key);
+        }
+        let mut own = params(&[self.name], self.years);
+        self.changes[0](&mut own);
+        let certificate = own.signed_by(&self.key, &issuer).unwrap();
         let file = file();
         let text = encode_base64(trusted.der());
         std::fs::write(&file, format!("-----BEGIN CERTIFICATE-----\n{text}\n-----END CERTIFICATE-----\n")).unwrap();

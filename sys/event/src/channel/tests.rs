@@ -199,3 +199,22 @@ fn all_senders_that_wait_for_room_are_woken_when_the_receiver_is_gone() {
     drop(receiver);
     assert_eq!(threads.map(|thread| thread.join().unwrap()), [1, 2, 3]);
 }
+
+#[test]
+fn no_item_is_left_when_the_receiver_goes_among_senders_that_wait() {
+    for taken in 0..200 {
+        let (sender, receiver) = channel(3);
+        let item = Arc::new(());
+        let threads = [(); 4].map(|()| {
+            let (sender, item) = (sender.clone(), Arc::clone(&item));
+            thread::spawn(move || while sender.send(Arc::clone(&item)).is_ok() {})
+        });
+        let mut left = taken;
+        while left > 0 {
+            left -= u32::from(receiver.try_recv().is_ok());
+        }
+        drop(receiver);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert_eq!(Arc::strong_count(&item), 1);
+    }
+}
