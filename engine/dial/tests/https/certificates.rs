@@ -1,7 +1,5 @@
 //! Certificates and servers with keys of every kind, made and served by *ring*, which shares no code with the node's checks.
 
-use std::time::{Duration, Instant};
-
 use rcgen::{
     CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, GeneralSubtree, IsCa, KeyPair, NameConstraints,
     PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, PKCS_RSA_SHA256, PKCS_RSA_SHA384, PKCS_RSA_SHA512,
@@ -134,13 +132,11 @@ fn what_a_certificate_is_not_for_is_refused() {
 }
 
 #[test]
-fn authorities_that_could_all_have_signed_each_other_cost_little() {
+fn a_crowd_of_authorities_that_could_have_signed_each_other_is_not_tried() {
     for (crowd, why) in
         [(6, "no authority that this host trusts"), (7, "sent 7 certificates of authorities"), (100, "sent 100")]
     {
-        let start = Instant::now();
         let refused = Server { crowd, ..Server::default() }.ask(Trust::Its).unwrap_err().0;
         assert!(refused.contains(why), "{refused}");
-        assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     }
 }
