@@ -9,7 +9,7 @@ use std::path::Path;
 
 use taut_agent::api::CoordinatorPlace;
 use taut_base::PublicKey;
-use taut_control::{AUTHORITIES, Url, fetch};
+use taut_control::{AUTHORITIES, Url, WITHOUT_TLS, check_scheme, fetch};
 use taut_netmap::{KEY_PATH, fingerprint};
 
 use crate::fault::Fault;
@@ -24,6 +24,7 @@ struct KeyAnswer {
 /// Returns the coordinator at `url`. `key` is the value of `--coordinator-key`.
 pub(crate) fn find(url: &str, key: Option<&str>) -> Result<CoordinatorPlace, Fault> {
     let parsed: Url = url.parse().map_err(|error| Fault::usage(format!("--coordinator {url}: {error}")))?;
+    check(&[String::from(url)])?;
     let place = |key| CoordinatorPlace { url: String::from(url.trim_end_matches('/')), key };
     if let Some(key) = key {
         let key = key.trim().parse().map_err(|error| Fault::usage(format!("--coordinator-key: {error}")))?;
@@ -34,8 +35,21 @@ pub(crate) fn find(url: &str, key: Option<&str>) -> Result<CoordinatorPlace, Fau
         return Ok(place(key));
     }
     let message = format!("{url} is plain http, so nobody vouches for the coordinator's key, {}", fingerprint(&key));
-    let hint = "give the key with --coordinator-key (`taut-coordinator devices invite` prints the whole command), use an https URL, or answer `yes` at a terminal";
+    let hint = if cfg!(feature = "tls") {
+        "give the key with --coordinator-key (`taut-coordinator devices invite` prints the whole command), use an https URL, or answer `yes` at a terminal"
+    } else {
+        "give the key with --coordinator-key (`taut-coordinator devices invite` prints the whole command), or answer `yes` at a terminal"
+    };
     Err(Fault::failed(message, hint))
+}
+
+/// Refuses a coordinator of which this build can use no URL.
+pub(crate) fn check(urls: &[String]) -> Result<(), Fault> {
+    let is_refused = |url: &String| url.parse().is_ok_and(|url| check_scheme(&url).is_err());
+    match !urls.is_empty() && urls.iter().all(is_refused) {
+        true => Err(Fault::failed(format!("{}: {}", WITHOUT_TLS[0], urls.join(", ")), WITHOUT_TLS[1])),
+        false => Ok(()),
+    }
 }
 
 /// Asks the server for its key.
@@ -89,6 +103,15 @@ mod tests {
         assert_eq!((place.url.as_str(), place.key), ("http://192.0.2.1:8288", key));
         assert!(matches!(find("http://192.0.2.1", Some("x")), Err(Fault::Usage { .. })));
         assert!(matches!(find("taut.example", None), Err(Fault::Usage { .. })));
+    }
+
+    #[test]
+    fn a_build_without_tls_refuses_a_coordinator_that_has_only_https() {
+        let check = |urls: &[&str]| check(&urls.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert!(check(&["http://a", "https://a"]).is_ok());
+        let refused = check(&["https://a", "https://b"]).map_err(|fault| fault.message());
+        assert_eq!(refused.is_ok(), cfg!(feature = "tls"));
+        assert!(refused.err().is_none_or(|why| why.ends_with("no https URL: https://a, https://b")));
     }
 
     #[test]

@@ -10,7 +10,7 @@ use taut_agent::api::{
 };
 use taut_agent::settings::Origin;
 use taut_base::qr_lines;
-use taut_netmap::{check_new_name, name_from_host};
+use taut_netmap::{JoinToken, check_new_name, name_from_host};
 
 use crate::client::{Client, NoDaemon};
 use crate::fault::Fault;
@@ -72,6 +72,9 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
     // Reads the token, which may be in a file or on stdin, so that `options.token` is its text.
     let given = options.token.take().or_else(|| std::env::var("TAUT_AUTHKEY").ok().filter(|text| !text.is_empty()));
     options.token = given.as_deref().map(token::read).transpose()?;
+    if let Some(token) = options.token.as_deref().and_then(|text| text.parse::<JoinToken>().ok()) {
+        coordinator::check(&token.urls)?;
+    }
     let url =
         options.coordinator.take().or_else(|| std::env::var("TAUT_COORDINATOR").ok().filter(|url| !url.is_empty()));
     match url {

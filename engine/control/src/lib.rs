@@ -36,4 +36,6 @@ pub use error::StartError;
 pub use event::{Command, ControlEvent, Left, MemberIdentity, OtherPrefixes, Place};
 pub use event_log::{LogDisk, saved_events};
 pub use state::{forget_kill_switch, saved_kill_switch, saved_relays, saved_settings};
-pub use taut_dial::{AUTHORITIES, BadUrl, LookUp, Url, download, fetch, look_up, look_up_by};
+pub use taut_dial::{
+    AUTHORITIES, BadUrl, LookUp, Url, WITHOUT_TLS, check_scheme, download, fetch, look_up, look_up_by,
+};

@@ -13,6 +13,7 @@ use taut_event::{Receiver, Sender, Waker, channel, connect_tcp};
 use crate::answer::shown_key;
 use crate::broken::Broken;
 use crate::names::resolve;
+use crate::scheme::WITHOUT_TLS;
 use crate::sealed_channel::{ChannelTarget, NotOpened, SealedChannel};
 use crate::stream::{ANSWER_TIMEOUT, Stream};
 use crate::tls::Authorities;
@@ -112,6 +113,7 @@ fn report(sender: &Sender<Result<SealedChannel, Broken>>, waker: &Waker, outcome
 
 fn attempt(url: &str, known: &[IpAddr], target: &ChannelTarget, cancel: &Cancel) -> Result<SealedChannel, Broken> {
     let url: Url = url.parse().map_err(|error| Broken(format!("{error}")))?;
+    check_scheme(&url)?;
     let addresses = resolve(&url.host, url.port, known)?;
     let mut last = Broken(String::from("its name has no address"));
     for address in &addresses {
@@ -151,6 +153,17 @@ fn attempt_address(
     }
 }
 
+/// Refuses an https URL in a build without TLS, before anything is sent to its host.
+///
+/// # Errors
+/// [`WITHOUT_TLS`] as one text.
+pub fn check_scheme(url: &Url) -> Result<(), Broken> {
+    match url.secure && !cfg!(feature = "tls") {
+        true => Err(Broken(WITHOUT_TLS.join(": "))),
+        false => Ok(()),
+    }
+}
+
 /// Explains a handshake that the server did not finish, by the key that it shows, or by its answer that shows none. Nobody vouches for that key: it only explains.
 fn explain_handshake(broken: Broken, shown: Option<PublicKey>, target: &ChannelTarget) -> Broken {
     let ChannelTarget { coordinator, key_source, .. } = target;
@@ -169,6 +182,7 @@ fn explain_handshake(broken: Broken, shown: Option<PublicKey>, target: &ChannelT
 /// longer packets without an error would otherwise keep every larger message from this node, and the kernel takes a minute to try shorter segments, if at all (fault
 /// I1). The control channel carries little; on a bridge the headers take 4 % more.
 pub fn connect(address: SocketAddr, url: &Url, cancel: &Cancel) -> Result<Stream, Broken> {
+    check_scheme(url)?;
     let named = url.host.parse::<IpAddr>().is_err();
     let describe = |error: io::Error| Broken(if named { format!("{address}: {error}") } else { error.to_string() });
     let socket = connect_tcp(address, SAFE_PACKET, CONNECT_TIMEOUT, SOCKET_MARK).map_err(describe)?;

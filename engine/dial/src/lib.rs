@@ -10,7 +10,7 @@
 //!
 //! - [`fetch()`] returns a short answer of a server whose key is not pinned yet, and checks its certificate; [`download()`] writes a file.
 //!
-//! Without the feature `tls`, https URLs are refused.
+//! Without the feature `tls`, https URLs are refused before anything is sent ([`check_scheme`]).
 //!
 //! Not supported: HTTP proxies; certificate checks of channels, where the pinned key decides.
 
@@ -34,10 +34,11 @@ mod websocket;
 
 pub use backoff::Backoff;
 pub use broken::{Broken, Server};
-pub use dial::{Cancel, Dial, Stage, connect};
+pub use dial::{Cancel, Dial, Stage, check_scheme, connect};
 pub use fetch::{AUTHORITIES, download, fetch};
 pub use names::{LookUp, MAX_ADDRESSES, look_up, look_up_by, resolve};
 pub use random::{Jitter, private_key};
+pub use scheme::WITHOUT_TLS;
 pub use sealed_channel::{ChannelTarget, Received, SealedChannel};
 pub use stream::Stream;
 pub use url::{BadUrl, Url};

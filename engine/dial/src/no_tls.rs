@@ -5,10 +5,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
 
 use crate::broken::Broken;
-
-/// The reason of every refusal here. An http URL is no less safe for a channel: it is sealed by itself, to the pinned key (protocol.md 8).
-const MISSING: &str = "this taut was built without TLS, as for small routers, so it reaches no https URL: have the coordinator listen for http, too, whose \
-                       channels are as safe, and pin its key; or install the full package";
+use crate::scheme::WITHOUT_TLS;
 
 /// A stream with TLS, which no program with this module ever has.
 pub(crate) struct Secured<S> {
@@ -21,12 +18,12 @@ pub(crate) type Authorities = Infallible;
 
 /// Refuses.
 pub(crate) fn secure<S>(_: S, _: &str, _: Option<Authorities>) -> io::Result<Secured<S>> {
-    Err(io::Error::new(ErrorKind::Unsupported, MISSING))
+    Err(io::Error::new(ErrorKind::Unsupported, WITHOUT_TLS.join(": ")))
 }
 
 /// Refuses.
 pub(crate) fn authorities(_: &[&Path]) -> Result<Authorities, Broken> {
-    Err(Broken(String::from(MISSING)))
+    Err(Broken(WITHOUT_TLS.join(": ")))
 }
 
 /// Returns the error.

@@ -1,4 +1,4 @@
-//! Servers of TLS behind an http URL: how their answers look.
+//! What a URL's scheme asks for: TLS in a build without it, and servers of TLS behind an http URL.
 
 /// First byte of an alert of TLS (RFC 8446, section 5.1): the answer of a server of TLS to a request in plain HTTP.
 const ALERT: u8 = 21;
@@ -7,7 +7,17 @@ const ALERT: u8 = 21;
 const TLS_WANTED: [&str; 4] = ["speaks https", "https port", "https server", "ssl-enabled"];
 
 /// Error for the user if an http URL leads to a port at which the server speaks TLS.
-pub(crate) const SPEAKS_TLS: &str = "the server speaks TLS at this port: write https:// in the URL instead of http://, or give the port at which it speaks plain HTTP";
+pub(crate) const SPEAKS_TLS: &str = if cfg!(feature = "tls") {
+    "the server speaks TLS at this port: write https:// in the URL instead of http://, or give the port at which it speaks plain HTTP"
+} else {
+    "the server speaks TLS at this port, and this taut was built without it: give the port at which it speaks plain HTTP (docs/operate.md, section \"Nodes without TLS\")"
+};
+
+/// Errors for the user: why a build without TLS refuses an https URL, and what to do. An http URL is no less safe for a channel: it is sealed by itself, to the pinned key (protocol.md 8).
+pub const WITHOUT_TLS: [&str; 2] = [
+    "this taut was built without TLS, as for small routers, and reaches no https URL",
+    "take a token with an http:// URL: the coordinator must be reachable by http, too (docs/operate.md, section \"Nodes without TLS\")",
+];
 
 /// Returns true if this answer to a request in plain HTTP is that of a server of TLS.
 pub(crate) fn speaks_tls(answer: &[u8]) -> bool {

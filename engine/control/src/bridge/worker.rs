@@ -8,7 +8,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use taut_base::{Prefix, Time};
-use taut_dial::{Backoff, Broken, Jitter, Server, Stage, Stream, Url, WebSocket, connect, resolve};
+use taut_dial::{
+    Backoff, Broken, Jitter, Server, Stage, Stream, Url, WITHOUT_TLS, WebSocket, check_scheme, connect, resolve,
+};
 use taut_event::{Events, Interest, Poller, Waker, boot_time};
 use taut_path::acceptable;
 
@@ -115,6 +117,10 @@ impl BridgeWorker {
     }
 
     fn dial(&self) -> Result<WebSocket<Stream>, Broken> {
+        if check_scheme(&self.url).is_err() {
+            let instead = "this network has to let UDP through to the relay, or the relay needs a ws:// URL";
+            return Err(Broken(format!("{}: {instead}", WITHOUT_TLS[0])));
+        }
         let mut last = Broken(String::from("its name has no address"));
         for address in resolve(&self.url.host, self.url.port, &[])? {
             let outcome = self.dial_address(address);

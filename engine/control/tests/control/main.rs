@@ -7,6 +7,7 @@
 
 mod channel;
 mod coordinator;
+#[cfg(feature = "tls")]
 mod https;
 mod leave;
 mod node;

@@ -107,3 +107,17 @@ fn a_channel_to_a_server_without_tls_says_that_http_will_do() {
     server.join().unwrap();
     assert!(broken.0.contains("does not speak TLS at this port: write http://"), "{broken}");
 }
+
+#[cfg(not(feature = "tls"))]
+#[test]
+fn a_build_without_tls_refuses_https_before_it_connects() {
+    let (listener, url) = listen();
+    listener.set_nonblocking(true).unwrap();
+    let url = url.replace("http://", "https://");
+    let broken = attempt(&url, &[], &target(), &Cancel::default()).err().unwrap();
+    assert_eq!(broken.0, WITHOUT_TLS.join(": "));
+    let address = listener.local_addr().unwrap();
+    assert!(connect(address, &url.parse().unwrap(), &Cancel::default()).is_err());
+    assert_eq!(listener.accept().unwrap_err().kind(), io::ErrorKind::WouldBlock);
+    assert!(!crate::scheme::SPEAKS_TLS.contains("https://"));
+}
