@@ -109,7 +109,8 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
         }
         Err(denied) => return Err(denied.explain(&options.daemon.socket)),
     };
-    let former = if options.token.is_some() { client.status()?.me.map(|me| me.id) } else { None };
+    let joins = options.token.is_some() || options.place.is_some();
+    let former = if joins { client.status()?.me.map(|me| me.id) } else { None };
     let status = match connect(&mut client, &options, deadline) {
         Ok(status) => status,
         Err(why) => {
@@ -120,14 +121,15 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
             return Err(why.fault);
         }
     };
-    let joins = options.token.is_some() || options.place.is_some();
     if may_end && let Some(refusal) = refused_exit(&mut client, &options, &status, joins)? {
         client.end();
         return Err(refusal);
     }
     match (former, status.me.as_ref().map(|me| me.id)) {
         (Some(former), Some(id)) if former == id => {
-            output::complain("taut: this node is a member of that network already; the token was not needed");
+            if let Some(note) = unneeded(&options, &status) {
+                output::complain(&note);
+            }
         }
         (Some(_), Some(_)) => {
             output::complain("taut: the coordinator no longer knew this node, so it joined as a new node");
@@ -144,6 +146,22 @@ pub(crate) fn run(words: Words) -> Result<(), Fault> {
         true => output::print_json(&*status),
         false => output::print(&summary(&status)),
     }
+}
+
+/// Returns what a member did not need of its command line.
+fn unneeded(options: &Options, status: &Status) -> Option<String> {
+    let Some(place) = &options.place else {
+        return Some(String::from("taut: this node is a member of that network already; the token was not needed"));
+    };
+    let used = status.coordinator.as_ref()?.url.trim_end_matches('/');
+    if used == place.url {
+        return None;
+    }
+    Some(format!(
+        "taut: this node is a member of that network already, and keeps the URLs that it joined with, such as {used}; {} was not needed\n  \
+         for other URLs: `taut up --join` with a token that has them",
+        place.url
+    ))
 }
 
 /// Refuses a kill switch that would end the ssh session of this command (fault J10).
@@ -396,6 +414,7 @@ mod tests {
     use taut_agent::api::{ResolverBackEnd, ResolverStatus};
 
     use taut_agent::settings::Origin;
+    use taut_base::PublicKey;
 
     use super::*;
 
@@ -452,6 +471,20 @@ mod tests {
         assert!(knows(None) && knows(Some(ResolverStatus { by: None, problem })));
         assert!(!knows(Some(ResolverStatus::default())));
         assert!(knows(Some(ResolverStatus { by: Some(ResolverBackEnd::File), problem: None })));
+    }
+
+    #[test]
+    fn a_url_that_a_member_does_not_take_is_told() {
+        let status = status::sample();
+        let used = status.coordinator.as_ref().unwrap().url.clone();
+        let mut options = options("").unwrap();
+        assert!(unneeded(&options, &status).unwrap().ends_with("the token was not needed"));
+        let mut given = |url: &str| {
+            options.place = Some(CoordinatorPlace { url: String::from(url), key: PublicKey([7; 32]) });
+            unneeded(&options, &status)
+        };
+        assert_eq!(given(&used), None);
+        assert!(given("http://other").unwrap().contains("http://other was not needed"));
     }
 
     #[test]
