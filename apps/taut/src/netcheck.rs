@@ -100,7 +100,9 @@ fn check(named: &[String], socket: &Path, state: &Path) -> Result<Report, Fault>
         )
     })?;
     let by_websocket = status.iter().flat_map(|status| &status.relays).filter_map(by_websocket).collect();
+    let daemon = status.as_ref().map(|status| status.state);
     Ok(Report::new(&servers, &survey, status.and_then(|status| status.port_mapping), by_websocket)
+        .with_daemon(daemon)
         .with_coordinators(attempts.finish()))
 }
 

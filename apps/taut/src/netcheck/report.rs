@@ -4,7 +4,8 @@ use std::fmt::Write;
 use std::net::{IpAddr, SocketAddr};
 
 use serde::Serialize;
-use taut_agent::api::{Filtering, NatKind, NatStatus, PortMapStatus, SCHEMA};
+use taut_agent::api::{Filtering, NatKind, NatStatus, NodeState, PortMapStatus, SCHEMA};
+use taut_control::{WITHOUT_TLS, check_scheme};
 
 use super::StunServer;
 use super::reach::CoordinatorReport;
@@ -29,6 +30,9 @@ pub(super) struct Report {
     by_websocket: Vec<WebSocketReport>,
     /// The conclusions for direct paths, in sentences.
     said: Vec<String>,
+    /// The state of the running daemon, which has [`Self::port_mapping`] for programs.
+    #[serde(skip)]
+    daemon: Option<NodeState>,
 }
 
 /// The result of one address family.
@@ -115,12 +119,22 @@ impl Report {
             relays: relays.collect(),
             coordinators: Vec::new(),
             said,
+            daemon: None,
         }
+    }
+
+    /// Adds the state of the running daemon.
+    pub(super) fn with_daemon(mut self, daemon: Option<NodeState>) -> Self {
+        self.daemon = daemon;
+        self
     }
 
     /// Adds the coordinators to which TCP connections were tried.
     pub(super) fn with_coordinators(mut self, coordinators: Vec<CoordinatorReport>) -> Self {
         for one in &coordinators {
+            if one.url.parse().is_ok_and(|url| check_scheme(&url).is_err()) {
+                self.said.push(format!("{}: {}: {}.", one.url, WITHOUT_TLS[0], WITHOUT_TLS[1]));
+            }
             if one.endpoints.iter().all(|place| place.latency_ms.is_none()) {
                 self.said.push(format!(
                     "The coordinator at {} cannot be reached by TCP, so this host cannot join there. Check that it runs and that its port is open.",
@@ -160,10 +174,12 @@ impl Report {
             }
         }
         let mapped = self.port_mapping.as_ref().map(status::port_mapping);
-        row(
-            "port mapping",
-            mapped.unwrap_or_else(|| String::from("not asked: only the daemon asks for one, and it does not run")),
-        );
+        let unasked = match self.daemon {
+            None => "not asked: only the daemon asks for one, and it does not run",
+            Some(NodeState::Running) => "not asked: the setting `portmap` is off (`taut set --portmap` turns it on)",
+            Some(_) => "not asked: the daemon asks for one once the network is up (`taut up`)",
+        };
+        row("port mapping", mapped.unwrap_or_else(|| String::from(unasked)));
         for relay in &self.relays {
             for one in &relay.endpoints {
                 let time = one

@@ -45,6 +45,26 @@ Direct paths work with all peers except those behind a symmetric NAT; a port sea
 }
 
 #[test]
+fn why_no_port_mapping_was_asked_for_is_told() {
+    for (daemon, why) in [
+        (None, "it does not run"),
+        (Some(NodeState::Running), "`portmap` is off"),
+        (Some(NodeState::Stopped), "once the network is up"),
+    ] {
+        let text = sample().with_daemon(daemon).render();
+        assert!(text.contains(why), "{text}");
+    }
+}
+
+#[cfg(not(feature = "tls"))]
+#[test]
+fn an_https_url_in_a_build_without_tls_is_told() {
+    let one = |url: &str| CoordinatorReport { url: String::from(url), endpoints: Vec::new() };
+    let said = |url| sample().with_coordinators(vec![one(url)]).said.join(" ");
+    assert!(said("https://a").contains("was built without TLS") && !said("http://a").contains("TLS"));
+}
+
+#[test]
 fn an_object_for_programs() {
     let json = serde_json::to_value(sample()).unwrap();
     assert_eq!((&json["schema"], &json["udp"]), (&1.into(), &true.into()));
