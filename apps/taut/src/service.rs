@@ -33,7 +33,7 @@ Has systemd, OpenRC or procd (OpenWrt) start the daemon at boot and again after 
 
 status       whether a service is installed, by what, and whether it is enabled and runs (default)
 install      write the files of the service, enable it at boot and start it; again, it only replaces what differs
-uninstall    stop it, and remove those files; keys and settings stay (`taut leave` deletes the keys)
+uninstall    stop it, with all networks of this host, and remove those files; keys and settings stay (`taut leave` deletes the keys)
 
 --manager NAME  systemd, openrc or procd, instead of the one that is found
 --no-start   install: enable it, but do not start it now
@@ -188,7 +188,8 @@ fn install(manager: Manager, root: &Path, options: &Options) -> Result<Done, Fau
     if options.root.is_none() {
         start(manager, &service, options, &mut steps, &mut hints)?;
     }
-    hints.push(String::from("undo it with `taut service uninstall`"));
+    let below = options.root.as_ref().map_or_else(String::new, |root| format!(" --root {}", root.display()));
+    hints.push(format!("undo it with `taut service uninstall{below}`"));
     Ok(Done { schema: SCHEMA, manager, service, steps, hints })
 }
 
