@@ -21,7 +21,7 @@ OF_USE = 0.8
 # Functions that read tables for unwinding, `_Unwind_` before their names. Where no tables are, only a panic during a panic calls one, after its message and before it aborts: it aborts at that call.
 UNWINDING = ("Backtrace", "FindEnclosingFunction", "GetCFA", "GetDataRelBase", "GetGR", "GetIP", "GetIPInfo", "GetLanguageSpecificData", "GetRegionStart", "GetTextRelBase", "SetGR", "SetIP")
 # Crates none of whose code runs for a packet that goes by UDP. LLVM is told that their functions are cold; it then moves equal pieces of such functions into functions of their own (outlining): 52 kB of
-# the node. Packets of a relay that is reached by https pass rustls and taut-dial.
+# the node. Packets of a relay that is reached by https pass rustls and taut-dial, and are as fast.
 SELDOM = (
     *("taut", "taut-agent", "taut-control", "taut-dial", "taut-dns", "taut-gateway", "taut-json", "taut-netlink", "taut-netmap", "taut-node", "taut-path", "taut-portmap", "taut-pubkey"),
     *("taut-release", "taut-sandbox", "rustls", "rustls-pki-types", "rustls-webpki"),
