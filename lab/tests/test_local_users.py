@@ -186,6 +186,8 @@ def test_fault_p6_a_socket_without_descriptors_pauses_and_goes_on(lab, layout, p
     """Requests that wait at the socket meanwhile are answered afterwards."""
     if program == "daemon":
         node = layout(nodes=1).nodes[0].start()
+        # The socket accepts connections before the daemon has all its descriptors; the first answer comes after that.
+        node.status()
         pid, path, question = node.process.pid, node.socket, b'{"command":"status"}\n'
     else:
         device = WireGuard(lab.host("one", lab.switch("sw"))).start()
