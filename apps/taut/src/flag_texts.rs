@@ -1,58 +1,35 @@
 //! The help texts of the daemon's flags, which several verbs show. The macros choose between the text of a build with a feature and that of one without it:
 //! `concat!` takes only literals.
 
-#[cfg(feature = "config")]
-macro_rules! file {
-    ($with:literal, $without:literal) => {
-        $with
+#[allow(unused_macros, reason = "a build may lack all of these features")]
+macro_rules! first {
+    ($first:literal, $second:literal) => {
+        $first
     };
 }
-#[cfg(not(feature = "config"))]
-macro_rules! file {
-    ($with:literal, $without:literal) => {
-        $without
-    };
-}
-pub(crate) use file;
-
-#[cfg(feature = "userspace")]
-macro_rules! userspace {
-    ($with:literal, $without:literal) => {
-        $with
-    };
-}
-#[cfg(not(feature = "userspace"))]
-macro_rules! userspace {
-    ($with:literal, $without:literal) => {
-        $without
-    };
-}
-
-#[cfg(feature = "portmap")]
-macro_rules! portmap {
-    ($with:literal, $without:literal) => {
-        $with
-    };
-}
-#[cfg(not(feature = "portmap"))]
-macro_rules! portmap {
-    ($with:literal, $without:literal) => {
-        $without
+#[allow(unused_macros, reason = "a build may have all of these features")]
+macro_rules! second {
+    ($first:literal, $second:literal) => {
+        $second
     };
 }
 
 #[cfg(feature = "aes")]
-macro_rules! aes {
-    ($with:literal, $without:literal) => {
-        $with
-    };
-}
+use first as aes;
+#[cfg(feature = "config")]
+pub(crate) use first as file;
+#[cfg(feature = "portmap")]
+use first as portmap;
+#[cfg(feature = "userspace")]
+use first as userspace;
 #[cfg(not(feature = "aes"))]
-macro_rules! aes {
-    ($with:literal, $without:literal) => {
-        $without
-    };
-}
+use second as aes;
+#[cfg(not(feature = "config"))]
+pub(crate) use second as file;
+#[cfg(not(feature = "portmap"))]
+use second as portmap;
+#[cfg(not(feature = "userspace"))]
+use second as userspace;
 
 /// The flags of a daemon that are no settings.
 pub(crate) const PLACES: &str = concat!(
