@@ -284,6 +284,20 @@ mod tests {
     }
 
     #[test]
+    fn no_text_names_what_the_build_lacks() {
+        let texts: String = VERBS.iter().map(Verb::help).chain([overview()]).collect();
+        for (is_built, words) in [
+            (cfg!(feature = "config"), &["TAUT_CONFIG", "--config", "/etc/taut/taut.toml", "/etc/taut/NAME.toml"][..]),
+            (cfg!(feature = "aes"), &["AES256GCM", "AEGIS256X4"]),
+            (cfg!(feature = "portmap"), &["PCP, NAT-PMP, UPnP"]),
+            (cfg!(feature = "userspace"), &["--socks5", "`userspace`"]),
+        ] {
+            let wrong: Vec<_> = words.iter().filter(|word| texts.contains(**word) != is_built).collect();
+            assert!(wrong.is_empty(), "{wrong:?}");
+        }
+    }
+
+    #[test]
     fn a_mistyped_word_is_recognised() {
         let message = |fault: Fault| match fault {
             Fault::Usage { message, .. } => message,
