@@ -25,7 +25,7 @@ SETTLED_S = 10
 REST_S = 60
 LOAD_S = 5
 PARTS = ("at rest", "under load", "at the start")
-# Begins the names of the functions into which LLVM moves equal pieces of code. It numbers them anew in each build, so such a name says nothing about the next build.
+# The first part of the names that LLVM gives to functions which it makes of equal pieces of code (outlining). The number behind it differs from build to build, so the list has none of them.
 OUTLINED = "OUTLINED_FUNCTION_"
 HEAD = f"# Functions of a node: those that it runs {PARTS[0]}, then {PARTS[1]}, then {PARTS[2]}. Made by `make order`; names that a program does not have are left out.\n"
 

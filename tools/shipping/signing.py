@@ -17,7 +17,7 @@ SUMS, PUBLIC = "SHA256SUMS", "taut-packages.pub"
 # The list that `taut update` reads. It is signed by itself, because that program reads nothing else; its first line tells it from checksums.
 RELEASE = "RELEASE"
 SIGNED = (SUMS, RELEASE)
-# Names of packages, images and programs, as far as commands that install them match names (`taut_*_amd64.deb`); a list of components is none of these.
+# Matches the names of packages, images and programs: files that a command such as `apt install ./taut_*_amd64.deb` would take. Lists of components (`.cdx.json`) are not installed.
 PACKAGE = re.compile(r"taut(-[a-z]+)?_(?!.*\.cdx\.json$)")
 
 
@@ -103,7 +103,7 @@ def read_sums(folder, public):
     lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
     found = [re.fullmatch(r"([0-9a-f]{64}) [ *](\S+)", line) for line in lines]
     if not all(found):
-        raise root.Failed(f"{folder / SUMS}, line {found.index(None) + 1}: not a checksum and the name of a file", "its signature is right, so whoever signed it has to make it again")
+        raise root.Failed(f"{folder / SUMS}, line {found.index(None) + 1}: expected a checksum and the name of a file", "the signature is right, so the release was made wrong: ask its maker for another one")
     return {line[2]: line[1] for line in found}
 
 

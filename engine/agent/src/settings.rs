@@ -203,13 +203,7 @@ pub static SETTINGS: &[Setting] = &[
     value!("accept-domains", List, Now, accept_domains, values::domains, |domains: &Vec<String>| values::show_domains(
         domains
     )),
-    Setting {
-        name: "portmap",
-        kind: Kind::Switch,
-        effect: Effect::Now,
-        apply: |config, text| values::portmap(text).map(|on| config.portmap = on),
-        show: |config| config.portmap.to_string(),
-    },
+    value!("portmap", Switch, Now, portmap, values::portmap, bool::to_string),
     value!("search-sockets", Number, NextStart, search_sockets, values::search_sockets, |count: &u16| count
         .to_string()),
     switch!("sandbox", Restart, sandbox),

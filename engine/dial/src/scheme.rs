@@ -1,4 +1,4 @@
-//! What a URL's scheme asks for: TLS in a build without it, and servers of TLS behind an http URL.
+//! Errors about the scheme of a URL: https in a build without TLS, and http at a port where the server speaks TLS.
 
 /// First byte of an alert of TLS (RFC 8446, section 5.1): the answer of a server of TLS to a request in plain HTTP.
 const ALERT: u8 = 21;

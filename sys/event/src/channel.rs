@@ -27,7 +27,7 @@ pub fn channel<T>(bound: usize) -> (Sender<T>, Receiver<T>) {
     (Sender(Arc::clone(&shared)), Receiver { shared, taken: RefCell::default() })
 }
 
-/// What the two ends share. It fills one cache line (64 bytes), so an item that goes from core to core takes one line with it.
+/// The state that senders and receiver share. It fills one cache line (64 bytes), so that handing an item to another core moves one line.
 #[repr(align(64))]
 struct Shared<T> {
     gate: Gate,

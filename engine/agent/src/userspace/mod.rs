@@ -13,14 +13,14 @@ use taut_base::Prefix;
 pub(crate) use program::Userspace;
 pub use program::conflict;
 
-/// What the program has to know of the network.
+/// The facts about the network that `taut-userspace` is told whenever they change.
 #[cfg_attr(not(feature = "userspace"), expect(dead_code, reason = "no program takes it"))]
 pub(crate) struct UserspaceNetwork {
     /// This node's overlay addresses.
     pub(crate) addresses: Vec<IpAddr>,
     /// MTU in bytes.
     pub(crate) mtu: u16,
-    /// What programs may reach.
+    /// The addresses to which its proxies and forwards may connect.
     pub(crate) reachable: Vec<Prefix>,
     /// Where the node answers questions for names.
     pub(crate) name_servers: Vec<IpAddr>,
