@@ -30,7 +30,7 @@ pub(super) struct Report {
     by_websocket: Vec<WebSocketReport>,
     /// The conclusions for direct paths, in sentences.
     said: Vec<String>,
-    /// The state of the running daemon, which has [`Self::port_mapping`] for programs.
+    /// The state of the running daemon, for the sentence about port mappings that people read. Programs have [`Self::port_mapping`].
     #[serde(skip)]
     daemon: Option<NodeState>,
 }
@@ -175,6 +175,7 @@ impl Report {
         }
         let mapped = self.port_mapping.as_ref().map(status::port_mapping);
         let unasked = match self.daemon {
+            _ if cfg!(not(feature = "portmap")) => "not asked: this taut was built without port mappings",
             None => "not asked: only the daemon asks for one, and it does not run",
             Some(NodeState::Running) => "not asked: the setting `portmap` is off (`taut set --portmap` turns it on)",
             Some(_) => "not asked: the daemon asks for one once the network is up (`taut up`)",
