@@ -199,7 +199,7 @@ fn fault_d5_the_first_reason_that_fits_is_reported() {
         let told = verdict(&facts);
         assert_eq!(told, wanted, "{:?}", facts.ways);
         let nothing_wrong = matches!(told, Verdict::Direct | Verdict::Asleep | Verdict::Looking);
-        assert_eq!(told.fix().is_none(), nothing_wrong, "{told:?}");
+        assert_eq!(told.fix(true).is_none(), nothing_wrong, "{told:?}");
     }
 }
 
@@ -229,13 +229,18 @@ fn fault_i10_the_mtu_that_passes_is_reported_with_the_fix() {
     // Where they do not, the first sentence names the problem and `--mtu` the fix, also for a link that no packet of the smallest MTU fits.
     let told = Verdict::TooLong { fits: 1_420 };
     assert!(["MTU", "1420 bytes", "`--mtu`"].iter().all(|part| told.to_string().contains(part)), "{told}");
-    let fix = told.fix().unwrap();
+    let fix = told.fix(true).unwrap();
     assert!(fix.contains("`--mtu`") && fix.contains("`--mtu 1280`"), "{fix}");
     assert!(fix.contains("1340 bytes over IPv4, or 1360 over IPv6"), "{fix}");
 }
 
 #[test]
 fn sentences_name_their_subject() {
+    // A node that asks for no port mapping does not name it as the fix of its own side.
+    for (ours, maps, named) in [(true, true, true), (false, false, true), (true, false, false)] {
+        let fix = Verdict::OneHard { ours, guessed: GUESSED }.fix(maps).unwrap();
+        assert_eq!(fix.contains("port mapping"), named, "{fix}");
+    }
     let told = Verdict::OneHard { ours: false, guessed: GUESSED }.to_string();
     assert!(told.contains("98 of 100"), "{told}");
     let told = Verdict::NoCommonFamily { ours_v4: false }.to_string();

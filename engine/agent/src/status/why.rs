@@ -100,7 +100,8 @@ impl Explanation {
 
     /// Returns the explanation of the node's verdict.
     fn judged(verdict: Verdict) -> Self {
-        Self { cause: Some(verdict.name()), reason: Some(verdict.to_string()), fix: verdict.fix() }
+        let fix = verdict.fix(cfg!(feature = "portmap"));
+        Self { cause: Some(verdict.name()), reason: Some(verdict.to_string()), fix }
     }
 
     /// Returns the explanation for a peer from which no packet arrives: no packet was sent to it, or the peer, the relays or the network do not work.

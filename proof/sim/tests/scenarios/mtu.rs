@@ -133,7 +133,7 @@ fn fault_i2_a_link_below_what_a_safe_packet_needs_is_named() {
         if bytes == DEFAULT_MTU {
             let told = report(&world, side).verdict;
             assert_eq!(told, Verdict::TooLong { fits: DEFAULT_MTU });
-            assert!(told.to_string().contains("MTU") && told.fix().unwrap().contains("--mtu"), "{told}");
+            assert!(told.to_string().contains("MTU") && told.fix(true).unwrap().contains("--mtu"), "{told}");
         } else {
             assert!(bytes < SAFE_PACKET && is_right(Some(bytes), 900), "{bytes}: pieces");
         }

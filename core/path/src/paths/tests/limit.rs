@@ -273,7 +273,7 @@ fn a_peer_that_answers_no_sized_probe_keeps_the_default_and_why_names_it() {
     assert_eq!((limit(&world, 0), settled(&world, 0)), (DEFAULT_MTU, Some(DEFAULT_MTU)));
     let report = world.ends[0].paths.report(&LocalNetwork::behind(Nat::Open), world.now);
     assert_eq!(report.verdict, Verdict::TooLong { fits: DEFAULT_MTU });
-    let told = [report.verdict.to_string(), report.verdict.fix().unwrap()];
+    let told = [report.verdict.to_string(), report.verdict.fix(true).unwrap()];
     assert!(told[0].contains("MTU") && told[1].contains("--mtu"), "{told:?}");
     // The first answer ends the complaint.
     world.ends.iter_mut().for_each(|end| end.answers_sized = true);
