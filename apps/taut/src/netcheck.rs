@@ -19,12 +19,12 @@ mod verdict;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::client::Client;
+use crate::client::{Client, NoDaemon};
 use crate::fault::Fault;
 use crate::flags::{Word, Words, default_socket, default_state, unexpected};
 use crate::output;
 use reach::Attempts;
-use report::Report;
+use report::{DaemonState, Report};
 use target::Target;
 
 pub(crate) const ARGUMENTS: &str = "[URL|HOST[:PORT]|stun:HOST[:PORT]]… [--json] [--state DIR] [--socket PATH]";
@@ -75,7 +75,9 @@ pub(crate) fn run(mut words: Words) -> Result<(), Fault> {
 
 /// Tests the network with the servers in `named`. If `named` is empty, it uses the daemon's relays, or else those of the last map on disk.
 fn check(named: &[String], socket: &Path, state: &Path) -> Result<Report, Fault> {
-    let status = Client::connect(socket).ok().and_then(|mut client| client.status().ok());
+    let client = Client::connect(socket);
+    let absent = matches!(client, Err(NoDaemon::Absent));
+    let status = client.ok().and_then(|mut client| client.status().ok());
     let targets = named.iter().take(MAX_SERVERS).map(|name| Target::read(name)).collect::<Result<Vec<_>, _>>()?;
     let coordinators = targets.iter().filter_map(|target| target.coordinator.clone()).collect();
     let mut servers: Vec<StunServer> = targets.into_iter().map(|target| target.server).collect();
@@ -100,7 +102,11 @@ fn check(named: &[String], socket: &Path, state: &Path) -> Result<Report, Fault>
         )
     })?;
     let by_websocket = status.iter().flat_map(|status| &status.relays).filter_map(by_websocket).collect();
-    let daemon = status.as_ref().map(|status| status.state);
+    let daemon = match &status {
+        Some(status) => DaemonState::Known(status.state),
+        None if absent => DaemonState::Absent,
+        None => DaemonState::Hidden,
+    };
     Ok(Report::new(&servers, &survey, status.and_then(|status| status.port_mapping), by_websocket)
         .with_daemon(daemon)
         .with_coordinators(attempts.finish()))

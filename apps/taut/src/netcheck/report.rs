@@ -30,9 +30,18 @@ pub(super) struct Report {
     by_websocket: Vec<WebSocketReport>,
     /// The conclusions for direct paths, in sentences.
     said: Vec<String>,
-    /// The state of the running daemon, for the sentence about port mappings that people read. Programs have [`Self::port_mapping`].
+    /// The daemon, for the sentence about port mappings that people read. Programs have [`Self::port_mapping`].
     #[serde(skip)]
-    daemon: Option<NodeState>,
+    daemon: DaemonState,
+}
+
+/// The state of the daemon, as far as the socket shows it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum DaemonState {
+    Absent,
+    /// The socket may not be opened by this user, or nothing answers there.
+    Hidden,
+    Known(NodeState),
 }
 
 /// The result of one address family.
@@ -119,12 +128,12 @@ impl Report {
             relays: relays.collect(),
             coordinators: Vec::new(),
             said,
-            daemon: None,
+            daemon: DaemonState::Absent,
         }
     }
 
-    /// Adds the state of the running daemon.
-    pub(super) fn with_daemon(mut self, daemon: Option<NodeState>) -> Self {
+    /// Adds the state of the daemon.
+    pub(super) fn with_daemon(mut self, daemon: DaemonState) -> Self {
         self.daemon = daemon;
         self
     }
@@ -176,9 +185,12 @@ impl Report {
         let mapped = self.port_mapping.as_ref().map(status::port_mapping);
         let unasked = match self.daemon {
             _ if cfg!(not(feature = "portmap")) => "not asked: this taut was built without port mappings",
-            None => "not asked: only the daemon asks for one, and it does not run",
-            Some(NodeState::Running) => "not asked: the setting `portmap` is off (`taut set --portmap` turns it on)",
-            Some(_) => "not asked: the daemon asks for one once the network is up (`taut up`)",
+            DaemonState::Absent => "not asked: only the daemon asks for one, and it does not run",
+            DaemonState::Hidden => "unknown: the daemon does not answer this user (try it as root)",
+            DaemonState::Known(NodeState::Running) => {
+                "not asked: the setting `portmap` is off (`taut set --portmap` turns it on)"
+            }
+            DaemonState::Known(_) => "not asked: the daemon asks for one once the network is up (`taut up`)",
         };
         row("port mapping", mapped.unwrap_or_else(|| String::from(unasked)));
         for relay in &self.relays {

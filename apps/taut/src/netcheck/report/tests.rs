@@ -54,9 +54,10 @@ Direct paths work with all peers except those behind a symmetric NAT; a port sea
 #[test]
 fn why_no_port_mapping_was_asked_for_is_told() {
     for (daemon, why) in [
-        (None, "it does not run"),
-        (Some(NodeState::Running), "`portmap` is off"),
-        (Some(NodeState::Stopped), "once the network is up"),
+        (DaemonState::Absent, "it does not run"),
+        (DaemonState::Hidden, "try it as root"),
+        (DaemonState::Known(NodeState::Running), "`portmap` is off"),
+        (DaemonState::Known(NodeState::Stopped), "once the network is up"),
     ] {
         let text = sample().with_daemon(daemon).render();
         let why = if cfg!(feature = "portmap") { why } else { "built without port mappings" };
