@@ -4,7 +4,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use taut_base::{Entropy, Time};
-use taut_dial::{Broken, Dial, SealedChannel};
+use taut_dial::{Broken, Dial, SealedChannel, Url, check_scheme};
 use taut_event::Interest;
 use taut_netmap::{Hello, SCHEMA, ToCoordinator};
 use taut_noise::public_key;
@@ -146,7 +146,8 @@ impl Worker {
     /// Starts an attempt at the next URL.
     pub(super) fn dial(&mut self, now: Time) {
         let Some(membership) = &self.membership else { return };
-        let Some(url) = membership.urls.get(self.next_url % membership.urls.len().max(1)).cloned() else {
+        let urls = usable(&membership.urls);
+        let Some(url) = urls.get(self.next_url % urls.len().max(1)).map(|url| url.to_string()) else {
             self.lose(&Broken(String::from("no URL of a coordinator is known")), now);
             return;
         };
@@ -292,7 +293,7 @@ impl Worker {
 
     /// Drops an attempt or a channel that failed, and schedules the next attempt.
     pub(super) fn lose(&mut self, broken: &Broken, now: Time) {
-        let urls = self.membership.as_ref().map_or(0, |membership| membership.urls.len());
+        let urls = self.membership.as_ref().map_or(0, |membership| usable(&membership.urls).len());
         let accepted = self.drop_connection();
         if accepted.is_none() {
             self.next_url = self.next_url.wrapping_add(1);
@@ -355,5 +356,26 @@ impl Worker {
         let Connection::Open(open) = connection else { return None };
         self.poller.remove(open.channel.as_fd());
         open.accepted
+    }
+}
+
+/// Returns the URLs that this build is able to reach. If there is none, returns all, so that the attempt fails with the reason.
+fn usable(urls: &[String]) -> Vec<&String> {
+    let refused = |url: &&String| url.parse::<Url>().is_ok_and(|url| check_scheme(&url).is_err());
+    let usable: Vec<_> = urls.iter().filter(|url| !refused(url)).collect();
+    if usable.is_empty() { urls.iter().collect() } else { usable }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_that_this_build_does_not_reach_are_left_out_if_others_remain() {
+        let https = [String::from("https://a")];
+        let both = [https[0].clone(), String::from("http://a"), String::from("https://b")];
+        let remaining = if cfg!(feature = "tls") { 3 } else { 1 };
+        assert_eq!((usable(&https).len(), usable(&both).len()), (1, remaining));
+        assert_eq!(usable(&both).contains(&&both[0]), cfg!(feature = "tls"));
     }
 }
