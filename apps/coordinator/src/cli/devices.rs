@@ -120,11 +120,14 @@ struct Invitation {
     urls: Vec<String>,
 }
 
-/// Returns the command that a host runs to ask for its approval. The command contains no secret.
+/// Returns the command that a host runs to ask for its approval, and, if the coordinator has an http URL beside an https URL, that for a node without TLS. Nothing in it is secret.
 fn invite(invitation: Invitation) -> String {
     let Invitation { key, urls } = invitation;
     let url = urls.first().map_or("URL", String::as_str);
-    format!("taut up --coordinator {url} --coordinator-key {key}\nfingerprint of the key: {}\n", fingerprint(&key))
+    let command = |url: &str| format!("taut up --coordinator {url} --coordinator-key {key}\n");
+    let plain = urls.iter().skip(1).find(|other| url.starts_with("https:") && other.starts_with("http:"));
+    let without_tls = plain.map(|plain| format!("on a router with taut-tiny:\n{}", command(plain))).unwrap_or_default();
+    format!("{}{without_tls}fingerprint of the key: {}\n", command(url), fingerprint(&key))
 }
 
 /// Splits a text at its commas into trimmed words.
@@ -260,4 +263,22 @@ fn requests(answer: RequestList) -> String {
     };
     let rows = std::iter::once(heads.map(String::from).to_vec()).chain(answer.requests.into_iter().map(row));
     table(&rows.collect::<Vec<_>>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_invitation_has_a_line_for_nodes_without_tls_where_an_http_url_stands_behind_an_https_url() {
+        let lines = |urls: &[&str]| {
+            let urls = urls.iter().map(|url| String::from(*url)).collect();
+            invite(Invitation { key: PublicKey([7; 32]), urls }).lines().map(String::from).collect::<Vec<_>>()
+        };
+        assert_eq!((lines(&["https://a"]).len(), lines(&["http://a", "http://b"]).len()), (2, 2));
+        let both = lines(&["https://a", "http://a"]);
+        assert!(both[0].starts_with("taut up --coordinator https://a --coordinator-key "), "{both:?}");
+        assert!(both[1].contains("taut-tiny") && both[2].starts_with("taut up --coordinator http://a "), "{both:?}");
+        assert!(both[3].starts_with("fingerprint") && both.len() == 4, "{both:?}");
+    }
 }
