@@ -26,10 +26,10 @@ def _shipping():
     return handshake, programs, root, targets
 
 
-def program(processor):
-    """Returns the path of the node's program for a processor of tools/shipping/targets.py."""
+def program(processor, tiny=False):
+    """Returns the path of the node's program for a processor of tools/shipping/targets.py, or that of the *tiny* node."""
     _, programs, _, targets = _shipping()
-    return programs.binary(targets.named(processor), targets.NODE)
+    return programs.binary(targets.named(processor), targets.TINY if tiny else targets.NODE)
 
 
 def emulator(processor):
@@ -46,8 +46,9 @@ def is_big_endian(processor):
 
 
 def missing_reason(processor):
-    """Returns why no host runs programs of this processor here, or an empty string."""
-    lacking = next((path for path in (program(processor), emulator(processor)) if not path.exists()), None)
+    """Returns why no host runs nodes of this processor here, or an empty string."""
+    wanted = (program(processor), program(processor, tiny=True), emulator(processor))
+    lacking = next((path for path in wanted if not path.exists()), None)
     if lacking:
         return f"there is no {lacking.name} for {processor}: make packages TARGETS={processor}"
     mounted = call("unshare", "--user", "--map-root-user", "--mount", *_MOUNT, check=False)

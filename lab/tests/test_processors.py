@@ -24,23 +24,28 @@ pytestmark = pytest.mark.programs
 class EmulatedNode(Node):
     """A node whose daemon and CLI are programs of its host's processor."""
 
+    tiny = False
+
     @property
     def program(self):
-        return emulated.program(self.host.processor)
+        return emulated.program(self.host.processor, self.tiny)
 
     def start(self, *options):
         return super().start(*(NOT_TRANSLATED if emulated.is_big_endian(self.host.processor) else ()), *options)
 
 
+@pytest.mark.parametrize("tiny", [False, True], ids=["all-features", "tiny"])
 @pytest.mark.parametrize("processor", PROCESSORS)
-def test_a_node_with_another_processor_joins_is_direct_and_carries_a_stream(lab, processor):
+def test_a_node_with_another_processor_joins_is_direct_and_carries_a_stream(lab, processor, tiny):
     reason = emulated.missing_reason(processor)
     if reason:
         pytest.skip(reason)
     switch = lab.switch("internet")
     coordinator = Coordinator(lab.host("coord", switch)).start()
     peer = Node(lab.host("peer", switch)).start()
-    other = EmulatedNode(EmulatedHost(lab, "other", [switch], processor)).start()
+    other = EmulatedNode(EmulatedHost(lab, "other", [switch], processor))
+    other.tiny = tiny
+    other.start()
     assert other.host.runs(other.process), "the emulator runs the daemon"
     assert not Path("/etc/resolv.conf").samefile(f"/proc/{other.process.pid}/root/etc/resolv.conf"), "its files are its own"
     for node in (peer, other):

@@ -112,7 +112,7 @@ def build(target, date):
     for program in sorted(all_programs, key=lambda program: program.features is None):
         cargo(target, date, program)
         if program.features is not None:
-            shutil.copyfile(built(target, program.installed), binary(target, program))
+            shutil.copy(built(target, program.installed), binary(target, program))
     for program in all_programs:
         if not binary(target, program).exists():
             raise root.Failed(f"{target.name}: cargo made no {program.name}", "the lines above say why")
