@@ -13,7 +13,9 @@ from pathlib import Path
 from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.append(str(Path(__file__).resolve().parent.parent))
 import packages as packages_tool  # noqa: E402
+from lab.nodes import releases  # noqa: E402
 from shipping import handshake, images, packages, programs, root, signing, targets, zig  # noqa: E402
 
 DEB = ("deb.preinst", "deb.postinst", "deb.prerm", "deb.postrm")
@@ -419,6 +421,18 @@ class Sources(unittest.TestCase):
             self.assertEqual(kept.stat().st_mtime_ns, before)
             self.assertIn("[workspace]", changed.read_text())
             self.assertFalse(added.exists())
+
+    def test_a_release_without_units_has_the_first_ones_whatever_was_built_before(self):
+        commit = releases.listed()["0.1.0"]
+        if subprocess.run(["git", "-C", root.ROOT, "cat-file", "-e", commit], capture_output=True, check=False).returncode:
+            self.skipTest("the history of this clone does not reach back to release 0.1.0")
+        with tempfile.TemporaryDirectory() as folder, mock.patch.dict(root.INSIDE, {"/src": Path(folder)}):
+            programs.take_source(commit)
+            alone = sorted(path.relative_to(folder) for path in Path(folder).rglob("*"))
+            programs.take_source("HEAD")
+            programs.take_source(commit)
+            self.assertEqual(sorted(path.relative_to(folder) for path in Path(folder).rglob("*")), alone)
+            self.assertIn(Path(programs.UNITS) / "taut.service", alone)
 
 
 class Emulation(unittest.TestCase):

@@ -57,7 +57,7 @@ def take_source(name):
     """Puts the files of a commit into the root. Files that are there with the same content stay as they are, so that what depends on them is not compiled again."""
     place = root.INSIDE["/src"]
     wanted = extract(name, place)
-    if not (place / UNITS).exists():
+    if place / UNITS not in wanted:
         # Release 0.1.0 had no units; the first ones fit its options.
         first = subprocess.run(["git", "-C", root.ROOT, "rev-list", "--reverse", "HEAD", "--", UNITS], capture_output=True, text=True, check=True).stdout.split()
         wanted |= extract(first[0], place, UNITS) | {(place / UNITS).parent}
