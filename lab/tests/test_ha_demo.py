@@ -165,7 +165,8 @@ def test_an_interrupt_in_the_middle_leaves_nothing(tmp_path, number):
 
 
 def _inside(mark):
-    """Returns the start times of all processes in the namespaces of a run, by process id."""
+    """Returns the start times of the processes in the namespaces of a run, by process id, without those that end meanwhile."""
     names = [name for name, _, _ in leftovers.namespaces() if mark in name]
     done = [subprocess.run(["ip", "netns", "pids", name], capture_output=True, text=True, check=False) for name in names]
-    return {int(word): leftovers.start_time(int(word)) for one in done for word in one.stdout.split()}
+    started = {int(word): leftovers.start_time(int(word)) for one in done for word in one.stdout.split()}
+    return {pid: start for pid, start in started.items() if start is not None}
