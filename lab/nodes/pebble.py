@@ -2,6 +2,7 @@
 
 import json
 
+from ..hosts.wait import wait_until
 from . import versions
 
 PORT, MANAGEMENT_PORT, DNS_PORT, DNS_MANAGEMENT_PORT = 14000, 15000, 8053, 8055
@@ -48,5 +49,10 @@ class Pebble:
         self.host.start(versions.peer("pebble", "pebble-challtestsrv"), *off, *dns, "-defaultIPv4", self.address, "-defaultIPv6", "", name="dns")
         env = {"PEBBLE_VA_NOSLEEP": "1", "PEBBLE_WFE_NONCEREJECT": str(REFUSED_NONCES)}
         self.process = self.host.start(versions.peer("pebble", "pebble"), "-config", self.settings, *names, name="pebble", env=env)
-        self.process.wait_for_output("Listening on")
+        # Pebble says so a moment before it does, and a client that is refused waits for minutes.
+        wait_until(self._listen, "Pebble and its DNS server to listen", details=self.process.tail)
         return self
+
+    def _listen(self):
+        listening = self.host.run("ss", "-Hltn").stdout
+        return all(f":{port} " in listening for port in (PORT, DNS_PORT))
