@@ -13,6 +13,7 @@ use taut_dial::Broken;
 use taut_netmap::{Request, Waiting};
 
 use super::Worker;
+use super::connection::usable;
 use crate::event::{ControlEvent, Place};
 use crate::identity::Membership;
 
@@ -20,10 +21,10 @@ impl Worker {
     /// Asks to be let into a network of a coordinator, or to have the membership renewed.
     pub(super) fn ask(&mut self, place: Option<&Place>, name: String) {
         self.stop_leaving();
-        let known = self
-            .membership
-            .as_ref()
-            .and_then(|present| Some(Place { url: present.urls.first()?.clone(), key: present.coordinator }));
+        let known = self.membership.as_ref().and_then(|present| {
+            let url = usable(&present.urls).first()?.to_string();
+            Some(Place { url, key: present.coordinator })
+        });
         let Some(place) = place.cloned().or(known) else {
             self.emit(ControlEvent::NeedsJoin);
             return;

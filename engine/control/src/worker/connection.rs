@@ -360,7 +360,7 @@ impl Worker {
 }
 
 /// Returns the URLs that this build is able to reach. If there is none, returns all, so that the attempt fails with the reason.
-fn usable(urls: &[String]) -> Vec<&String> {
+pub(super) fn usable(urls: &[String]) -> Vec<&String> {
     let refused = |url: &&String| url.parse::<Url>().is_ok_and(|url| check_scheme(&url).is_err());
     let usable: Vec<_> = urls.iter().filter(|url| !refused(url)).collect();
     if usable.is_empty() { urls.iter().collect() } else { usable }
