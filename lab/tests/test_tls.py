@@ -106,8 +106,7 @@ def test_fault_e11_connections_that_wait_leave_room_for_others(lab, kind):
     world = World(lab)
     attacker = world.internet.server("attacker")
     crowd = ConnectionFlood(attacker, kind, world.host.ipv4, PORT, CROWD)
-    # The kernel accepts a TCP connection before the coordinator refuses it. Those that wait are closed after ten seconds, which is later.
-    wait_until(lambda: crowd.open() <= OF_ONE_ADDRESS, "the rest to be refused", timeout=5)
+    crowd.wait_until_refused(OF_ONE_ADDRESS)
     world.node("node1")
     crowd.wait_until_closed()
 
