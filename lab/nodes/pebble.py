@@ -49,7 +49,7 @@ class Pebble:
         self.host.start(versions.peer("pebble", "pebble-challtestsrv"), *off, *dns, "-defaultIPv4", self.address, "-defaultIPv6", "", name="dns")
         env = {"PEBBLE_VA_NOSLEEP": "1", "PEBBLE_WFE_NONCEREJECT": str(REFUSED_NONCES)}
         self.process = self.host.start(versions.peer("pebble", "pebble"), "-config", self.settings, *names, name="pebble", env=env)
-        # Pebble says so a moment before it does, and a client that is refused waits for minutes.
+        # Pebble prints that it listens a moment before it does. A coordinator that is refused in between tries again minutes later.
         wait_until(self._listen, "Pebble and its DNS server to listen", details=self.process.tail)
         return self
 

@@ -9,8 +9,6 @@ from ..hosts.wait import PATIENCE_S, LabError, wait_until
 _SLOW_CONNECTIONS = (sys.executable, "-I", str(Path(__file__).with_name("slow_connections.py")))
 # Time for all connections of a flood to be answered or refused, in seconds.
 OPENING_S = 120
-# Time for a server to refuse what it has accepted already, in seconds: less than the ten after which it closes silent connections.
-REFUSAL_S = 5
 
 
 class ConnectionFlood:
@@ -33,10 +31,6 @@ class ConnectionFlood:
         """Closes all connections."""
         self._process.close_input()
         self._process.wait()
-
-    def wait_until_refused(self, most):
-        """Waits until the server has refused all connections but `most`. The kernel accepts a TCP connection before that, and the server closes silent ones later."""
-        wait_until(lambda: self.open() <= most, f"all connections of the flood but {most} to be refused", details=self._process.tail, timeout=REFUSAL_S)
 
     def wait_until_closed(self, most=0):
         """Waits until the server has closed all connections but `most`."""

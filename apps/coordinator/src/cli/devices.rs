@@ -120,7 +120,7 @@ struct Invitation {
     urls: Vec<String>,
 }
 
-/// Returns the command that a host runs to ask for its approval, and, if the coordinator has an http URL beside an https URL, that for a node without TLS. Nothing in it is secret.
+/// Returns the command that a host runs to ask for its approval, and, if an http URL stands behind an https URL, the same command for a node without TLS. Neither contains a secret.
 fn invite(invitation: Invitation) -> String {
     let Invitation { key, urls } = invitation;
     let url = urls.first().map_or("URL", String::as_str);

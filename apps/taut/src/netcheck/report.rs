@@ -38,9 +38,11 @@ pub(super) struct Report {
 /// The state of the daemon, as far as the socket shows it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum DaemonState {
+    /// No process listens at the socket.
     Absent,
-    /// The socket may not be opened by this user, or nothing answers there.
+    /// This user may not open the socket, or the daemon behind it gave no answer.
     Hidden,
+    /// The daemon answered, with this state.
     Known(NodeState),
 }
 

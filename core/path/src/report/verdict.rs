@@ -137,15 +137,16 @@ impl Verdict {
     pub fn fix(self, maps: bool) -> Option<String> {
         let one = |ours: bool| if ours { "here" } else { "at the peer" };
         let port = "enable port mapping (UPnP, NAT-PMP or PCP) on the router, forward a UDP port, or use IPv6";
+        let unmapped = "forward a UDP port on the router, or use IPv6";
         Some(match self {
             Self::Direct | Self::Asleep | Self::Looking => return None,
             Self::NoCandidates => "run `taut status` on the peer: it has reported no address that other hosts may send to".into(),
             Self::Blocked { ours } => format!("let UDP out {}; until then the relay carries everything", one(ours)),
             Self::BothHard => format!("on one of the two sides: {port}"),
-            Self::OneHard { ours: true, .. } if !maps => {
-                String::from("here: forward a UDP port on the router, or use IPv6; or the same at the peer")
+            Self::OneHard { ours, .. } => {
+                let port = if ours && !maps { unmapped } else { port };
+                format!("{}: {port}; or the same on the other side", one(ours))
             }
-            Self::OneHard { ours, .. } => format!("{}: {port}; or the same on the other side", one(ours)),
             Self::NoCommonFamily { .. } => "give both hosts an address of one family".into(),
             Self::NoHairpin => "let the networks behind that NAT reach each other, enable NAT loopback (hairpin) on it, or use IPv6".into(),
             Self::Neighbour => "let UDP in on both hosts, to the ports in the table, and check that the network does not isolate its hosts".into(),

@@ -35,7 +35,7 @@ impl Userspace {
             let missing = error.kind() == ErrorKind::NotFound;
             let hint = match missing {
                 true => {
-                    "install the package taut-userspace, or put the program beside `taut` or into PATH, and run `taut up` again"
+                    "install the package taut-userspace, or put the program beside `taut` or into PATH, and run `taut up` again (a daemon that keeps running tries again by itself)"
                 }
                 false => "taut tries again automatically; see the daemon's standard error",
             };
